@@ -1,0 +1,95 @@
+#include "base/threads.h"
+
+#include <algorithm>
+
+#if defined(__x86_64__)
+#include <immintrin.h>
+#endif
+
+namespace deepinfer {
+namespace {
+
+#if defined(__x86_64__)
+constexpr uint32_t kFlushAndDaz = 0x8040;  // MXCSR: FTZ (bit 15) and DAZ (bit 6)
+void pause() { _mm_pause(); }
+#else
+void pause() {}
+#endif
+
+constexpr int kSpins = 4000;  // some microseconds: longer than the gap between two loops of a step
+
+}  // namespace
+
+void set_kernel_float_mode() {
+#if defined(__x86_64__)
+  _mm_setcsr(_mm_getcsr() | kFlushAndDaz);
+#endif
+}
+
+KernelFloatMode::KernelFloatMode() : saved_(0) {
+#if defined(__x86_64__)
+  saved_ = _mm_getcsr();
+#endif
+  set_kernel_float_mode();
+}
+
+KernelFloatMode::~KernelFloatMode() {
+#if defined(__x86_64__)
+  _mm_setcsr(saved_);
+#endif
+}
+
+ThreadPool::ThreadPool(int threads) {
+  for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { worker(i); });
+}
+
+ThreadPool::~ThreadPool() {
+  stop_.store(true);
+  generation_.fetch_add(1);
+  generation_.notify_all();
+  for (std::thread& thread : workers_) thread.join();
+}
+
+void ThreadPool::run_part(int index) {
+  if (index >= task_.parts) return;
+  const int64_t begin = task_.count * index / task_.parts;
+  const int64_t end = task_.count * (index + 1) / task_.parts;
+  if (begin < end) (*task_.body)(begin, end, index);
+}
+
+void ThreadPool::parallel_for(int64_t count, int64_t grain, const std::function<void(int64_t, int64_t, int)>& body) {
+  if (count <= 0) return;
+  const int64_t parts = std::min<int64_t>(threads(), std::max<int64_t>(1, count / std::max<int64_t>(1, grain)));
+  if (parts == 1) {
+    body(0, count, 0);
+    return;
+  }
+  task_ = {&body, count, static_cast<int>(parts)};
+  pending_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
+  generation_.fetch_add(1);
+  generation_.notify_all();
+  run_part(0);
+  // The last worker's decrement publishes its writes; waiting here is short because parts have equal work.
+  for (int spin = 0; pending_.load(std::memory_order_acquire) != 0; ++spin) {
+    if (spin < kSpins) {
+      pause();
+    } else {
+      std::this_thread::yield();
+    }
+  }
+}
+
+void ThreadPool::worker(int index) {
+  set_kernel_float_mode();
+  uint64_t seen = 0;
+  for (;;) {
+    for (int spin = 0; generation_.load(std::memory_order_acquire) == seen && spin < kSpins; ++spin) pause();
+    generation_.wait(seen);
+    seen = generation_.load(std::memory_order_acquire);
+    if (stop_.load()) return;
+    run_part(index);
+    pending_.fetch_sub(1, std::memory_order_release);
+  }
+}
+
+}  // namespace deepinfer
