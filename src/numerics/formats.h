@@ -8,10 +8,14 @@
 #include <bit>
 #include <cstdint>
 
+// Functions used inside kernels, which are compiled once per instruction set: always inlined, so that no copy compiled for a newer
+// machine can be picked by the linker for an older one.
+#define DI_INLINE static inline __attribute__((always_inline, unused))
+
 namespace deepinfer {
 
-inline float bits_to_float(uint32_t bits) { return std::bit_cast<float>(bits); }
-inline uint32_t float_to_bits(float value) { return std::bit_cast<uint32_t>(value); }
+DI_INLINE float bits_to_float(uint32_t bits) { return std::bit_cast<float>(bits); }
+DI_INLINE uint32_t float_to_bits(float value) { return std::bit_cast<uint32_t>(value); }
 
 // bfloat16, stored as its bits.
 struct bf16 {
@@ -19,25 +23,25 @@ struct bf16 {
   friend bool operator==(bf16, bf16) = default;
 };
 
-inline float to_float(bf16 x) { return bits_to_float(static_cast<uint32_t>(x.bits) << 16); }
+DI_INLINE float to_float(bf16 x) { return bits_to_float(static_cast<uint32_t>(x.bits) << 16); }
 
 // Round to nearest even; NaN stays NaN (quiet), infinities stay.
-inline bf16 to_bf16(float x) {
+DI_INLINE bf16 to_bf16(float x) {
   const uint32_t u = float_to_bits(x);
   if ((u & 0x7FFFFFFFu) > 0x7F800000u) return {static_cast<uint16_t>((u >> 16) | 0x0040u)};
   return {static_cast<uint16_t>((u + 0x7FFFu + ((u >> 16) & 1u)) >> 16)};
 }
-inline float round_bf16(float x) { return to_float(to_bf16(x)); }
+DI_INLINE float round_bf16(float x) { return to_float(to_bf16(x)); }
 
 // E8M0: 2^(byte - 127). 255 is NaN; 0 is 2^-127, a denormal float.
 inline constexpr uint8_t kE8M0Nan = 255;
-inline float e8m0_to_float(uint8_t byte) {
+DI_INLINE float e8m0_to_float(uint8_t byte) {
   if (byte == kE8M0Nan) return bits_to_float(0x7FC00000u);
   return bits_to_float(byte == 0 ? 0x00400000u : static_cast<uint32_t>(byte) << 23);
 }
 
 // E4M3 (fn variant): bias 7, largest 448, no infinity, 0x7F and 0xFF are NaN.
-inline float e4m3_to_float(uint8_t code) {
+DI_INLINE float e4m3_to_float(uint8_t code) {
   const uint32_t sign = static_cast<uint32_t>(code & 0x80u) << 24;
   const uint32_t magnitude = code & 0x7Fu;
   if (magnitude == 0x7Fu) return bits_to_float(sign | 0x7FC00000u);
@@ -49,7 +53,7 @@ inline float e4m3_to_float(uint8_t code) {
 }
 
 // Clamps to +-448, then rounds. NaN becomes NaN.
-inline uint8_t to_e4m3(float x) {
+DI_INLINE uint8_t to_e4m3(float x) {
   const uint32_t u = float_to_bits(x);
   const uint8_t sign = static_cast<uint8_t>((u >> 24) & 0x80u);
   const uint32_t a = u & 0x7FFFFFFFu;
@@ -65,13 +69,13 @@ inline uint8_t to_e4m3(float x) {
 
 // E2M1: codes 0..7 are 0, 0.5, 1, 1.5, 2, 3, 4, 6; bit 3 is the sign.
 inline constexpr float kE2M1Values[8] = {0.0f, 0.5f, 1.0f, 1.5f, 2.0f, 3.0f, 4.0f, 6.0f};
-inline float e2m1_to_float(uint8_t code) {
+DI_INLINE float e2m1_to_float(uint8_t code) {
   const float value = kE2M1Values[code & 7u];
   return (code & 8u) != 0 ? -value : value;
 }
 
 // Clamps to +-6, then rounds to nearest, ties to the even code.
-inline uint8_t to_e2m1(float x) {
+DI_INLINE uint8_t to_e2m1(float x) {
   const uint32_t u = float_to_bits(x);
   const float a = bits_to_float(u & 0x7FFFFFFFu);
   const uint8_t code = static_cast<uint8_t>((a > 0.25f) + (a >= 0.75f) + (a > 1.25f) + (a >= 1.75f) + (a > 2.5f) +
@@ -82,7 +86,7 @@ inline uint8_t to_e2m1(float x) {
 // The smallest power of two >= fl32(amax * inverse), as the biased exponent byte (spec 2.1).
 inline constexpr float kInverse448 = 0x1.24924ap-9f;
 inline constexpr float kInverse6 = 0x1.555556p-3f;
-inline uint8_t pow2_scale_byte(float amax, float inverse) {
+DI_INLINE uint8_t pow2_scale_byte(float amax, float inverse) {
   const uint32_t t = float_to_bits(amax * inverse);
   return static_cast<uint8_t>(((t >> 23) & 0xFFu) + ((t & 0x7FFFFFu) != 0));
 }

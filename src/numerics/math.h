@@ -25,6 +25,6 @@ void sincos(float angle, float& cosine, float& sine);
 // e^x in float32; results below 2^-126 are 0, above the range infinity. -infinity gives 0.
 float exp32(float x);
 // 1 / (1 + e^-x).
-inline float sigmoid(float x) { return 1.0f / (1.0f + exp32(-x)); }
+DI_INLINE float sigmoid(float x) { return 1.0f / (1.0f + exp32(-x)); }
 
 }  // namespace deepinfer
