@@ -5,7 +5,6 @@
 // denormal float32 arithmetic; conversions work on bits or on exact integers.
 #pragma once
 
-#include <bit>
 #include <cstdint>
 
 // Functions used inside kernels, which are compiled once per instruction set: always inlined, so that no copy compiled for a newer
@@ -14,8 +13,8 @@
 
 namespace deepinfer {
 
-DI_INLINE float bits_to_float(uint32_t bits) { return std::bit_cast<float>(bits); }
-DI_INLINE uint32_t float_to_bits(float value) { return std::bit_cast<uint32_t>(value); }
+DI_INLINE float bits_to_float(uint32_t bits) { return __builtin_bit_cast(float, bits); }
+DI_INLINE uint32_t float_to_bits(float value) { return __builtin_bit_cast(uint32_t, value); }
 
 // bfloat16, stored as its bits.
 struct bf16 {

@@ -1,6 +1,6 @@
 #include "numerics/math.h"
 
-#include <cmath>
+#include <bit>
 
 namespace deepinfer {
 namespace {
