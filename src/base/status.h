@@ -24,8 +24,8 @@ Status invalid(fmt::format_string<Args...> text, Args&&... args) {
 #define DI_CONCAT(a, b) DI_CONCAT_INNER(a, b)
 
 // Leaves the function with the status if it is an error.
-#define DI_RETURN_IF_ERROR(expression)                                  \
-  do {                                                                  \
+#define DI_RETURN_IF_ERROR(expression)                                                   \
+  do {                                                                                   \
     if (::deepinfer::Status di_status = (expression); !di_status.ok()) return di_status; \
   } while (0)
 
@@ -38,12 +38,13 @@ Status invalid(fmt::format_string<Args...> text, Args&&... args) {
   declaration = std::move(result).value()
 
 // For bugs of ours only: no file, request or network byte may be able to reach a failing check.
-#define DI_CHECK(condition)                                                                        \
-  do {                                                                                             \
-    if (!(condition)) [[unlikely]] ::deepinfer::check_failed(__FILE__, __LINE__, #condition, {});  \
+#define DI_CHECK(condition)                                          \
+  do {                                                               \
+    if (!(condition)) [[unlikely]]                                   \
+      ::deepinfer::check_failed(__FILE__, __LINE__, #condition, {}); \
   } while (0)
-#define DI_CHECK_MSG(condition, ...)                                                                              \
-  do {                                                                                                            \
-    if (!(condition)) [[unlikely]]                                                                                \
-      ::deepinfer::check_failed(__FILE__, __LINE__, #condition, fmt::format(__VA_ARGS__));                        \
+#define DI_CHECK_MSG(condition, ...)                                                       \
+  do {                                                                                     \
+    if (!(condition)) [[unlikely]]                                                         \
+      ::deepinfer::check_failed(__FILE__, __LINE__, #condition, fmt::format(__VA_ARGS__)); \
   } while (0)

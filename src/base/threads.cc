@@ -54,17 +54,18 @@ void ThreadPool::run_part(int index) {
   if (index >= task_.parts) return;
   const int64_t begin = task_.count * index / task_.parts;
   const int64_t end = task_.count * (index + 1) / task_.parts;
-  if (begin < end) (*task_.body)(begin, end, index);
+  if (begin < end) task_.call(task_.body, begin, end, index);
 }
 
-void ThreadPool::parallel_for(int64_t count, int64_t grain, const std::function<void(int64_t, int64_t, int)>& body) {
-  if (count <= 0) return;
-  const int64_t parts = std::min<int64_t>(threads(), std::max<int64_t>(1, count / std::max<int64_t>(1, grain)));
-  if (parts == 1) {
-    body(0, count, 0);
+void ThreadPool::run(Task task, int64_t grain) {
+  if (task.count <= 0) return;
+  task.parts =
+      static_cast<int>(std::min<int64_t>(threads(), std::max<int64_t>(1, task.count / std::max<int64_t>(1, grain))));
+  task_ = task;
+  if (task.parts == 1) {
+    run_part(0);
     return;
   }
-  task_ = {&body, count, static_cast<int>(parts)};
   pending_.store(static_cast<int>(workers_.size()), std::memory_order_relaxed);
   generation_.fetch_add(1);
   generation_.notify_all();

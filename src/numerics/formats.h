@@ -1,14 +1,14 @@
-// The number formats of the checkpoint and the state, as scalar functions: bf16, E4M3, E8M0, E2M1 and the power-of-two block scale.
-// The only place (with quantize.h) that knows bit layouts. All conversions round to nearest, ties to even.
+// The number formats of the checkpoint and the state, as scalar functions: bf16, E4M3, E8M0, E2M1 and the power-of-two
+// block scale. The only place (with quantize.h) that knows bit layouts. All conversions round to nearest, ties to even.
 //
-// Source: spec section 2. Denormals: kernels run with FTZ and DAZ set (base/threads.h), so no function here may depend on
-// denormal float32 arithmetic; conversions work on bits or on exact integers.
+// Source: spec section 2. Denormals: kernels run with FTZ and DAZ set (base/threads.h), so no function here may depend
+// on denormal float32 arithmetic; conversions work on bits or on exact integers.
 #pragma once
 
 #include <cstdint>
 
-// Functions used inside kernels, which are compiled once per instruction set: always inlined, so that no copy compiled for a newer
-// machine can be picked by the linker for an older one.
+// Functions used inside kernels, which are compiled once per instruction set: always inlined, so that no copy compiled
+// for a newer machine can be picked by the linker for an older one.
 #define DI_INLINE static inline __attribute__((always_inline, unused))
 
 namespace deepinfer {
@@ -58,8 +58,8 @@ DI_INLINE uint8_t to_e4m3(float x) {
   const uint32_t a = u & 0x7FFFFFFFu;
   if (a > 0x7F800000u) return static_cast<uint8_t>(sign | 0x7Fu);
   if (a >= 0x43E00000u) return static_cast<uint8_t>(sign | 0x7Eu);  // >= 448
-  if (a < 0x3C800000u) {                                            // < 2^-6: a multiple of 2^-9, rounded by adding 1.5 * 2^14
-    const float shifted = bits_to_float(a) + 0x1.8p14f;             // ulp of [2^14, 2^15) is 2^-9
+  if (a < 0x3C800000u) {                                 // < 2^-6: a multiple of 2^-9, rounded by adding 1.5 * 2^14
+    const float shifted = bits_to_float(a) + 0x1.8p14f;  // ulp of [2^14, 2^15) is 2^-9
     return static_cast<uint8_t>(sign | (float_to_bits(shifted) & 0xFu));
   }
   const uint32_t rounded = a + 0x7FFFFu + ((a >> 20) & 1u);

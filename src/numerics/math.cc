@@ -29,13 +29,15 @@ __float128 log128(double x) {
   const __float128 t2 = t * t;
   __float128 power = t, sum = 0;
   for (int k = 1; k < 60; k += 2) sum += power / k, power *= t2;
-  const __float128 ln2 = static_cast<__float128>(0x1.62e42fefa39efp-1) + static_cast<__float128>(0x1.abc9e3b39803fp-56) +
+  const __float128 ln2 = static_cast<__float128>(0x1.62e42fefa39efp-1) +
+                         static_cast<__float128>(0x1.abc9e3b39803fp-56) +
                          static_cast<__float128>(0x1.7b57a079a1934p-111);
   return 2 * sum + exponent * ln2;
 }
 
 __float128 exp128(__float128 x) {
-  const __float128 ln2 = static_cast<__float128>(0x1.62e42fefa39efp-1) + static_cast<__float128>(0x1.abc9e3b39803fp-56) +
+  const __float128 ln2 = static_cast<__float128>(0x1.62e42fefa39efp-1) +
+                         static_cast<__float128>(0x1.abc9e3b39803fp-56) +
                          static_cast<__float128>(0x1.7b57a079a1934p-111);
   const int n = static_cast<int>(round_even(static_cast<double>(x / ln2)));
   const __float128 r = x - n * ln2;
@@ -107,7 +109,7 @@ float exp32(float x) {
   if (x > 88.72283f) return __builtin_huge_valf();
   const float n = (x * 0x1.715476p0f + 0x1.8p23f) - 0x1.8p23f;
   const float r = (x - n * 0x1.62e4p-1f) - n * 0x1.7f7d1cp-20f;  // ln 2 = hi (15 bits) + lo
-  float p = 0x1.6c16c2p-10f;  // 1/720
+  float p = 0x1.6c16c2p-10f;                                     // 1/720
   p = p * r + 0x1.111112p-7f;
   p = p * r + 0x1.555556p-5f;
   p = p * r + 0x1.555556p-3f;

@@ -1,9 +1,11 @@
 // The indexer: scores of compressed rows for every query, candidate blocks, and the selection of the top k.
 //
-// scores     d[h][r] = bf16(q_h . key_r); e = bf16(relu(d) * w_h); score[r] = bf16(sum_h e[h][r]), h ascending from +0.       Spec 6.3
-//            Query of position i sees rows r < (i + 1) / ratio; others are not scored.                                            6.4
-// candidates (a source) blocks of `block_size` rows score the maximum of their rows; the block of the newest visible row counts as +infinity;
-//            the best `candidate_blocks` are kept, lowest block on ties.                                                           6.5
+// scores     d[h][r] = bf16(q_h . key_r); e = bf16(relu(d) * w_h); score[r] = bf16(sum_h e[h][r]), h ascending from +0.
+// Spec 6.3
+//            Query of position i sees rows r < (i + 1) / ratio; others are not scored. 6.4
+// candidates (a source) blocks of `block_size` rows score the maximum of their rows; the block of the newest visible
+// row counts as +infinity;
+//            the best `candidate_blocks` are kept, lowest block on ties. 6.5
 // under candidates (a Reindex layer) only rows of kept blocks are scored.
 // selection  the k best scores, lowest row first on ties, written in ascending row order; the rest of the list is -1.
 // Rounding   dot products as in linear.h (order over index_head_dim), then the bf16 roundings above.
@@ -14,7 +16,8 @@
 
 namespace deepinfer {
 
-// Compressed rows of one source of one sequence: pages of `page_rows` rows; a page holds the compressed rows, then the index key rows.
+// Compressed rows of one source of one sequence: pages of `page_rows` rows; a page holds the compressed rows, then the
+// index key rows.
 struct PagedRows {
   std::byte* const* pages = nullptr;
   int64_t page_rows = 0;
@@ -22,7 +25,9 @@ struct PagedRows {
   int64_t key_bytes = 0;  // of an index key row
 
   std::byte* kv(int64_t row) const { return pages[row / page_rows] + (row % page_rows) * kv_bytes; }
-  std::byte* key(int64_t row) const { return pages[row / page_rows] + page_rows * kv_bytes + (row % page_rows) * key_bytes; }
+  std::byte* key(int64_t row) const {
+    return pages[row / page_rows] + page_rows * kv_bytes + (row % page_rows) * key_bytes;
+  }
 };
 
 // Kept candidate blocks per query: ascending block numbers.

@@ -1,4 +1,5 @@
-// Views that operations take: plain pointers and sizes, no ownership. An op allocates nothing; all scratch comes from the Context.
+// Views that operations take: plain pointers and sizes, no ownership. An op allocates nothing; all scratch comes from
+// the Context.
 #pragma once
 
 #include <cstddef>
@@ -42,7 +43,8 @@ struct Matrix {
   int64_t k = 0;
 };
 
-// Scratch memory: a block handed out from front to back. Planned at start-up (see Arena::measure in model/), never grown in a step.
+// Scratch memory: a block handed out from front to back. Planned at start-up (see Arena::measure in model/), never
+// grown in a step.
 class Arena {
  public:
   Arena() = default;
@@ -74,7 +76,7 @@ class Arena {
 // What every op gets first.
 struct Context {
   ThreadPool* pool = nullptr;
-  Arena* arena = nullptr;              // scratch of the step; an op leaves it as it found it
+  Arena* arena = nullptr;               // scratch of the step; an op leaves it as it found it
   std::byte* thread_scratch = nullptr;  // thread_scratch_bytes for each thread of the pool
   int64_t thread_scratch_bytes = 0;
 
