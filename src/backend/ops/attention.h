@@ -4,6 +4,8 @@
 //          empty columns last. Empty columns keep their places: chunks are counted over columns.                            Spec 5.4
 //          draft: column c holds the newest position <= base with position mod window = c (empty if there is none at or after
 //          window_begin), min(window, base + 1) columns; then all rows of the run, in both directions.                        Spec 9
+//          listed: column c of token t is row listed[t][c] of step_rows, -1 an empty column (golden lists with holes); then the selected
+//          rows. Rings and positions play no part; the runs cover the tokens as always.
 // Per head in chunks of 64 columns: s = (q . kv) * scale; m = max(m, s), from -1e30; p = exp32(s - m); sum = sum * a + sum p;
 //          acc = acc * a + sum bf16(p) * kv; at the end sum += exp32(sink - m); o = bf16(acc / sum). Then the inverse RoPE at the query's
 //          position, rounded to bf16 again.                                                                                   Spec 5.4, 5.5
@@ -18,7 +20,7 @@
 
 namespace deepinfer {
 
-enum class WindowColumns : uint8_t { causal, draft };
+enum class WindowColumns : uint8_t { causal, draft, listed };
 
 struct AttentionArgs {
   Rows<const bf16> q;
@@ -28,7 +30,8 @@ struct AttentionArgs {
   float scale = 0;
   const float* sink = nullptr;
   WindowColumns columns = WindowColumns::causal;
-  int64_t window = 0;
+  int64_t window = 0;          // listed: ignored
+  Rows<const int32_t> listed;  // [tokens, columns], only with WindowColumns::listed
   const RunView* runs = nullptr;
   int64_t run_count = 0;
   const std::byte* step_rows = nullptr;        // window rows of this step's tokens, [tokens] consecutive
@@ -40,7 +43,7 @@ struct AttentionArgs {
   // Inverse RoPE.
   const float* cos = nullptr;  // [tokens, half]
   const float* sin = nullptr;
-  int64_t half = 0;
+  int64_t half = 0;  // 0: no rotation
 };
 
 }  // namespace deepinfer

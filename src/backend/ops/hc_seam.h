@@ -7,7 +7,7 @@
 //          post_i = 2 sigmoid(..); comb by Sinkhorn, `iterations` rounds.                         Spec 4.1
 //          h = rmsnorm(bf16(sum_i pre_in_i * X_i), norm_weight), hq = act_quant(h), with the pre mix handed in.   Spec 4.2, 4.3
 // collapse only (fn without data): h = rmsnorm(hc_pre(X, pre_in)), for the head. `collapsed`, if given, gets hc_pre before the norm.
-// tap      bf16(mean over the four copies of X), after leave.                                    Spec 4.4
+// tap      bf16(mean over the four copies of X), after leave (of X as it is, without one).                                    Spec 4.4
 //
 // Shapes   X [tokens, 4 * d] bf16 in place · y, h, hq [tokens, d] · pre, post [tokens, 4] · comb [tokens, 4 (source), 4 (destination)] float32
 //          fn [24, 4 * d] float32, base [24], scale [3].
@@ -42,7 +42,8 @@ struct HcSeamArgs {
   float norm_eps = 0;
   float hc_eps = 0;
   int64_t iterations = 0;
-  HcMix entered;  // written
+  HcMix entered;      // written
+  Rows<float> mixes;  // probes only: m, [tokens, 24]
   // collapse
   const float* pre_in = nullptr;
   const bf16* norm_weight = nullptr;
