@@ -26,7 +26,11 @@ void list_columns(const AttentionArgs& args, int64_t run, int64_t t, Columns& co
   const RunView& view = args.runs[run];
   int64_t count = 0;
   const auto add = [&](const std::byte* row) { columns.rows[count++] = reinterpret_cast<const uint8_t*>(row); };
-  if (args.columns == WindowColumns::draft) {
+  if (args.columns == WindowColumns::listed) {
+    const int32_t* listed = args.listed.row(t);
+    const int64_t bytes = window_row_bytes(args.head_dim);
+    for (int64_t c = 0; c < args.listed.cols; ++c) add(listed[c] < 0 ? nullptr : args.step_rows + listed[c] * bytes);
+  } else if (args.columns == WindowColumns::draft) {
     const int64_t base = view.start - 1;
     const int64_t ring_columns = args.window < base + 1 ? args.window : base + 1;
     for (int64_t c = 0; c < ring_columns; ++c) {
@@ -156,7 +160,7 @@ void attend(const AttentionArgs& args, int64_t run, int64_t t, int64_t first, in
   const int64_t d = args.head_dim;
   Arena arena(scratch, int64_t{1} << 40);
   Columns columns{};
-  columns.rows = arena.take<const uint8_t*>(args.window + args.selected.cols + args.runs[run].rows);
+  columns.rows = arena.take<const uint8_t*>(args.window + args.listed.cols + args.selected.cols + args.runs[run].rows);
   list_columns(args, run, t, columns);
   float* decoded = arena.take<float>(kChunkColumns * d);
   float* q = arena.take<float>((last - first) * d);

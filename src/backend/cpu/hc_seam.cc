@@ -83,6 +83,7 @@ void finish_mixes(const HcSeamArgs& args, int64_t t, const float* dots) {
   const float r = reciprocal_sqrt(mean_square(args.x.row(t), kHcMult * args.d) + args.norm_eps);
   float m[kHcMixes];
   for (int64_t i = 0; i < kHcMixes; ++i) m[i] = dots[i] * r;
+  if (args.mixes.data != nullptr) std::memcpy(args.mixes.row(t), m, sizeof(m));
   float* pre = args.entered.pre + t * kHcMult;
   float* post = args.entered.post + t * kHcMult;
   float* comb = args.entered.comb + t * kHcMult * kHcMult;

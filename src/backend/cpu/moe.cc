@@ -7,7 +7,7 @@ namespace deepinfer::DI_ISA {
 namespace {
 
 // t = silu(min(g, limit)) * clamp(u, +-limit), times the weight if routed, to bf16, then act_quant. In place over g.
-void swiglu_row(bf16* g, const bf16* u, int64_t n, float limit, const float* weight) {
+void swiglu_row(bf16* g, const bf16* u, int64_t n, float limit, const float* weight, bf16* probe) {
   for (int64_t i = 0; i < n; i += 16) {  // n is a multiple of 32
     f32x16 gate = load_bf16(g + i), up = load_bf16(u + i);
     up = select(up > splat(limit), splat(limit), up);
@@ -17,6 +17,7 @@ void swiglu_row(bf16* g, const bf16* u, int64_t n, float limit, const float* wei
     if (weight != nullptr) t = splat(*weight) * t;
     store_bf16(g + i, t);
   }
+  if (probe != nullptr) std::memcpy(probe, g, static_cast<size_t>(n) * sizeof(bf16));
   act_quant_row(g, g, n);
 }
 
@@ -131,8 +132,11 @@ void moe_experts(Context& context, const MoeExpertsArgs& args) {
   context.pool->parallel_for(count, 8192 / (width + 1) + 1, [&](int64_t begin, int64_t end, int) {
     for (int64_t p = begin; p < end; ++p) {
       const int64_t index = pairs.index[p];
-      const float* weight = index < tokens * k ? args.weight.row(index / k) + index % k : nullptr;
-      swiglu_row(gate + p * width, up + p * width, width, args.limit, weight);
+      const bool routed = index < tokens * k;
+      const float* weight = routed ? args.weight.row(index / k) + index % k : nullptr;
+      bf16* probe = nullptr;
+      if (args.hidden.data != nullptr) probe = args.hidden.row(pairs.token[p]) + (routed ? index % k : k) * width;
+      swiglu_row(gate + p * width, up + p * width, width, args.limit, weight, probe);
     }
   });
   used = 0;

@@ -5,10 +5,16 @@
 // leave    X_j = bf16(post_j * y + sum_i comb[i][j] * X_i), i ascending.                        Spec 4.2
 // enter    m = (fn . flatten(X)) * rsqrt(mean(X^2) + norm_eps); pre_i = sigmoid(m_i * scale_0 + base_i) + hc_eps;
 //          post_i = 2 sigmoid(..); comb by Sinkhorn, `iterations` rounds.                         Spec 4.1
+<<<<<<< HEAD
 //          h = rmsnorm(bf16(sum_i pre_in_i * X_i), norm_weight), hq = act_quant(h), with the pre mix handed in.
 //          Spec 4.2, 4.3
 // collapse only (fn without data): h = rmsnorm(hc_pre(X, pre_in)), for the head. `collapsed`, if given, gets hc_pre
 // before the norm. tap      bf16(mean over the four copies of X), after leave. Spec 4.4
+=======
+//          h = rmsnorm(bf16(sum_i pre_in_i * X_i), norm_weight), hq = act_quant(h), with the pre mix handed in.   Spec 4.2, 4.3
+// collapse only (fn without data): h = rmsnorm(hc_pre(X, pre_in)), for the head. `collapsed`, if given, gets hc_pre before the norm.
+// tap      bf16(mean over the four copies of X), after leave (of X as it is, without one).                                    Spec 4.4
+>>>>>>> e9c0de1
 //
 // Shapes   X [tokens, 4 * d] bf16 in place · y, h, hq [tokens, d] · pre, post [tokens, 4] · comb [tokens, 4 (source), 4
 // (destination)] float32
@@ -45,7 +51,8 @@ struct HcSeamArgs {
   float norm_eps = 0;
   float hc_eps = 0;
   int64_t iterations = 0;
-  HcMix entered;  // written
+  HcMix entered;      // written
+  Rows<float> mixes;  // probes only: m, [tokens, 24]
   // collapse
   const float* pre_in = nullptr;
   const bf16* norm_weight = nullptr;

@@ -39,6 +39,8 @@ struct MoeExpertsArgs {
   const ExpertWeights* shared = nullptr;
   float limit = 0;
   Rows<bf16> out;
+  // Probes only: bf16(t) of the selected experts in ascending order, then of the shared one; [tokens, (k + 1) * inter].
+  Rows<bf16> hidden;
 };
 
 }  // namespace deepinfer

@@ -2,6 +2,7 @@
 //
 //   (a + ib) * (cos + i sin) in float32, rounded to bf16; inverse = conjugate.     Spec 3.
 // Shapes   x [tokens, heads * head_dim] bf16 in place · table: cos and sin [tokens, dim / 2] float32.
+//          half = 0: nothing turns (only the quantiser, if asked for). kv_store.h likewise.
 // Rounding products and the sum in float32 (a*c - b*s, a*s + b*c), no fused multiply-add. Order: none.
 //
 // rope_table: angle = fl32(position * f_j), cos and sin of that float32 angle (numerics/math.h).
