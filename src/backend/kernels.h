@@ -1,9 +1,7 @@
-// The table of kernels: one function per operation, filled once per instruction set. The contracts are the headers in
-// ops/.
+// The table of kernels: one function per operation, filled once per instruction set. The contracts are the headers in ops/.
 //
-// A process picks one table at start and uses it for every token count. All CPU tables here belong to one arithmetic
-// family: they agree bit for bit. Threading: the tables are constant; an op spreads over context.pool and returns when
-// it is done.
+// A process picks one table at start and uses it for every token count. All CPU tables here belong to one arithmetic family: they agree
+// bit for bit. Threading: the tables are constant; an op spreads over context.pool and returns when it is done.
 #pragma once
 
 #include <string_view>
@@ -49,8 +47,7 @@ struct Kernels {
 
 // The tables that this machine can run, best first.
 std::vector<const Kernels*> cpu_kernels();
-// By name; unsupported if the machine lacks the instructions, invalid_argument (with the accepted names) if there is no
-// such table.
+// By name; unsupported if the machine lacks the instructions, invalid_argument (with the accepted names) if there is no such table.
 Result<const Kernels*> cpu_kernels_named(std::string_view name);
 // Straight loops in double precision where it matters: what the contracts say, for tests only.
 const Kernels& reference_kernels();

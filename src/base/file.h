@@ -1,7 +1,6 @@
 // Files: read whole, map read-only, write atomically.
 //
-// Threading: a MappedFile is immutable after opening and may be read from any thread; its bytes live as long as it
-// does.
+// Threading: a MappedFile is immutable after opening and may be read from any thread; its bytes live as long as it does.
 #pragma once
 
 #include <cstddef>

@@ -1,10 +1,9 @@
-// Checkpoint: the tensors of a model directory (config.json, model.safetensors.index.json, *.safetensors), mapped
-// read-only.
+// Checkpoint: the tensors of a model directory (config.json, model.safetensors.index.json, *.safetensors), mapped read-only.
 //
-// Opening is strict: the set of tensors, their dtypes and shapes must be exactly those that the config calls for
-// (manifest.h), plus the vision tower's where config.json has one (switched off by name, never read). Anything missing,
-// extra, duplicate, overlapping, truncated or lying about offsets or sizes is an error that names file and tensor.
-// Weights are never copied. Threading: immutable after open; views live as long as the Checkpoint.
+// Opening is strict: the set of tensors, their dtypes and shapes must be exactly those that the config calls for (manifest.h),
+// plus the vision tower's where config.json has one (switched off by name, never read). Anything missing, extra, duplicate,
+// overlapping, truncated or lying about offsets or sizes is an error that names file and tensor. Weights are never copied.
+// Threading: immutable after open; views live as long as the Checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -57,8 +56,8 @@ class SafetensorsFile {
 };
 
 struct CheckpointOptions {
-  // Scale bytes (E8M0) up to this total are all scanned for NaN at open; beyond it only by `inspect --check` or when
-  // first used (Checkpoint::check_scales).
+  // Scale bytes (E8M0) up to this total are all scanned for NaN at open; beyond it only by `inspect --check` or when first used
+  // (Checkpoint::check_scales).
   int64_t scan_scale_bytes = int64_t{1} << 30;
 };
 

@@ -17,8 +17,8 @@ struct EngramConstants {
   uint64_t rows = 0;                  // sum of the primes = rows of the table
 };
 
-// One entry per engram layer, in order of engram_layer_ids. Primes not adding up to engram_num_embeddings are an error
-// that names the field.
+// One entry per engram layer, in order of engram_layer_ids. Primes not adding up to engram_num_embeddings are an error that
+// names the field.
 Result<std::vector<EngramConstants>> engram_constants(const ModelConfig& config);
 
 }  // namespace deepinfer

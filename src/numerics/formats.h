@@ -1,14 +1,14 @@
-// The number formats of the checkpoint and the state, as scalar functions: bf16, E4M3, E8M0, E2M1 and the power-of-two
-// block scale. The only place (with quantize.h) that knows bit layouts. All conversions round to nearest, ties to even.
+// The number formats of the checkpoint and the state, as scalar functions: bf16, E4M3, E8M0, E2M1 and the power-of-two block scale.
+// The only place (with quantize.h) that knows bit layouts. All conversions round to nearest, ties to even.
 //
-// Source: spec section 2. Denormals: kernels run with FTZ and DAZ set (base/threads.h), so no function here may depend
-// on denormal float32 arithmetic; conversions work on bits or on exact integers.
+// Source: spec section 2. Denormals: kernels run with FTZ and DAZ set (base/threads.h), so no function here may depend on
+// denormal float32 arithmetic; conversions work on bits or on exact integers.
 #pragma once
 
 #include <cstdint>
 
-// Functions used inside kernels, which are compiled once per instruction set: always inlined, so that no copy compiled
-// for a newer machine can be picked by the linker for an older one.
+// Functions used inside kernels, which are compiled once per instruction set: always inlined, so that no copy compiled for a newer
+// machine can be picked by the linker for an older one.
 #define DI_INLINE static inline __attribute__((always_inline, unused))
 
 namespace deepinfer {

@@ -21,14 +21,14 @@ struct SourceLayout {
 };
 
 struct StateLayout {
-  int64_t window = 0;            // live rows of a ring
-  int64_t rollback = 0;          // positions that truncate() can take back
-  int64_t ring_rows = 0;         // window + rollback; slot = position mod ring_rows
+  int64_t window = 0;     // live rows of a ring
+  int64_t rollback = 0;   // positions that truncate() can take back
+  int64_t ring_rows = 0;  // window + rollback; slot = position mod ring_rows
   int64_t head_dim = 0;
   int64_t window_row_bytes = 0;
-  int64_t layers = 0;            // backbone rings
-  int64_t draft_stages = 0;      // draft rings behind them; 0 when the model runs without drafts
-  int decoder_start = -1;        // first layer whose window a replayed prefill cuts off; -1: none
+  int64_t layers = 0;        // backbone rings
+  int64_t draft_stages = 0;  // draft rings behind them; 0 when the model runs without drafts
+  int decoder_start = -1;    // first layer whose window a replayed prefill cuts off; -1: none
   std::vector<SourceLayout> sources;
   int64_t kv_row_bytes = 0;      // of a compressed row
   int64_t key_row_bytes = 0;     // of an index key row
@@ -38,7 +38,7 @@ struct StateLayout {
   int64_t tail_live = 0;         // classes before the next token that the n-gram hash reads
   int64_t tail_rows = 0;         // slot = position mod tail_rows
   int64_t tail_offset = 0;
-  int64_t fixed_bytes = 0;       // rings, carries and tail of one sequence
+  int64_t fixed_bytes = 0;  // rings, carries and tail of one sequence
 
   static std::shared_ptr<const StateLayout> make(const ModelConfig& config, bool drafts);
 

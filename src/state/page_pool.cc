@@ -15,8 +15,8 @@ Result<PagePool> PagePool::create(int64_t page_bytes, int64_t pages) {
     void* memory = ::mmap(nullptr, static_cast<size_t>(page_bytes * pages), PROT_READ | PROT_WRITE,
                           MAP_PRIVATE | MAP_ANONYMOUS | MAP_NORESERVE, -1, 0);
     if (memory == MAP_FAILED) {
-      return error(Code::resource_exhausted, "cannot reserve {} pages of {} bytes for compressed rows: {}", pages, page_bytes,
-                   std::strerror(errno));
+      return error(Code::resource_exhausted, "cannot reserve {} pages of {} bytes for compressed rows: {}", pages,
+                   page_bytes, std::strerror(errno));
     }
     pool.memory_ = static_cast<std::byte*>(memory);
   }

@@ -38,7 +38,8 @@ void for_each_live(State& state, int64_t length, Visit&& visit) {
   for (int64_t r = 0; r < l.rings(); ++r) {
     const bool decoder = r >= l.layers || (l.decoder_start >= 0 && r >= l.decoder_start);
     const int64_t begin = std::max(decoder ? state.window_begin() : 0, length - l.window);
-    for (int64_t p = begin; p < length; ++p) visit(state.ring(r) + (p % l.ring_rows) * l.window_row_bytes, l.window_row_bytes);
+    for (int64_t p = begin; p < length; ++p)
+      visit(state.ring(r) + (p % l.ring_rows) * l.window_row_bytes, l.window_row_bytes);
   }
   for (size_t s = 0; s < l.sources.size(); ++s) {
     const PagedRows rows = state.rows(static_cast<int>(s));
@@ -58,7 +59,10 @@ void for_each_live(State& state, int64_t length, Visit&& visit) {
 }  // namespace
 
 SequenceState::SequenceState(std::shared_ptr<const StateLayout> layout, PagePool* pool)
-    : layout_(std::move(layout)), pool_(pool), fixed_(static_cast<size_t>(layout_->fixed_bytes)), pages_(layout_->sources.size()) {}
+    : layout_(std::move(layout)),
+      pool_(pool),
+      fixed_(static_cast<size_t>(layout_->fixed_bytes)),
+      pages_(layout_->sources.size()) {}
 
 SequenceState& SequenceState::operator=(SequenceState&& other) noexcept {
   if (this == &other) return *this;
@@ -86,11 +90,14 @@ void SequenceState::clear() {
 
 Status SequenceState::reserve(int64_t length) {
   int64_t missing = 0;
-  const auto pages_of = [&](size_t s) { return (length / layout_->sources[s].ratio + layout_->page_rows - 1) / layout_->page_rows; };
-  for (size_t s = 0; s < pages_.size(); ++s) missing += std::max<int64_t>(0, pages_of(s) - static_cast<int64_t>(pages_[s].size()));
+  const auto pages_of = [&](size_t s) {
+    return (length / layout_->sources[s].ratio + layout_->page_rows - 1) / layout_->page_rows;
+  };
+  for (size_t s = 0; s < pages_.size(); ++s)
+    missing += std::max<int64_t>(0, pages_of(s) - static_cast<int64_t>(pages_[s].size()));
   if (missing > pool_->free_pages()) {
-    return error(Code::resource_exhausted, "a sequence of {} tokens needs {} more pages of context memory, {} are free", length, missing,
-                 pool_->free_pages());
+    return error(Code::resource_exhausted, "a sequence of {} tokens needs {} more pages of context memory, {} are free",
+                 length, missing, pool_->free_pages());
   }
   for (size_t s = 0; s < pages_.size(); ++s) {
     while (static_cast<int64_t>(pages_[s].size()) < pages_of(s)) pages_[s].push_back(pool_->take());
@@ -106,7 +113,8 @@ void SequenceState::advance(int64_t length) {
 Status SequenceState::truncate(int64_t length) {
   const int64_t lowest = std::max(floor_, written_ - layout_->rollback);
   if (length < 0 || length > length_ || (length != length_ && length < lowest)) {
-    return invalid("truncate to {} tokens: the state holds {} and can go back to {}", length, length_, std::max<int64_t>(0, lowest));
+    return invalid("truncate to {} tokens: the state holds {} and can go back to {}", length, length_,
+                   std::max<int64_t>(0, lowest));
   }
   length_ = length;
   return {};
@@ -118,7 +126,8 @@ float* SequenceState::carry(int source, int64_t position) {
 }
 
 PagedRows SequenceState::rows(int source) const {
-  return {pages_[static_cast<size_t>(source)].data(), layout_->page_rows, layout_->kv_row_bytes, layout_->key_row_bytes};
+  return {pages_[static_cast<size_t>(source)].data(), layout_->page_rows, layout_->kv_row_bytes,
+          layout_->key_row_bytes};
 }
 
 std::string SequenceState::canonical() const {
@@ -133,12 +142,16 @@ std::string SequenceState::canonical() const {
 
 Status SequenceState::restore(std::string_view bytes) {
   Header header{};
-  if (bytes.size() < sizeof(header)) return error(Code::data_loss, "saved state: {} bytes are too few for a header", bytes.size());
+  if (bytes.size() < sizeof(header))
+    return error(Code::data_loss, "saved state: {} bytes are too few for a header", bytes.size());
   std::memcpy(&header, bytes.data(), sizeof(header));
   const Header expected = header_of(*layout_, header.length, header.window_begin);
-  if (std::memcmp(&header, &expected, sizeof(header)) != 0) return invalid("saved state: not of this model, or of another version");
-  if (header.length < 0 || header.length > int64_t{1} << 40 || header.window_begin < 0 || header.window_begin > header.length) {
-    return error(Code::data_loss, "saved state: a length of {} tokens, windows from {}", header.length, header.window_begin);
+  if (std::memcmp(&header, &expected, sizeof(header)) != 0)
+    return invalid("saved state: not of this model, or of another version");
+  if (header.length < 0 || header.length > int64_t{1} << 40 || header.window_begin < 0 ||
+      header.window_begin > header.length) {
+    return error(Code::data_loss, "saved state: a length of {} tokens, windows from {}", header.length,
+                 header.window_begin);
   }
   // A lower bound before any page is taken, so that a lying length cannot exhaust the pool.
   const int64_t row_bytes = layout_->kv_row_bytes + layout_->key_row_bytes;

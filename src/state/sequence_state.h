@@ -62,7 +62,6 @@ class SequenceState {
   void poison_dead(std::byte byte);
 
  private:
-
   std::shared_ptr<const StateLayout> layout_;
   PagePool* pool_;
   std::vector<std::byte> fixed_;

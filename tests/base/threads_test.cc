@@ -41,7 +41,8 @@ TEST(ThreadPool, ManyShortLoops) {
   int64_t total = 0;
   std::vector<int64_t> parts(2, 0);
   for (int i = 0; i < 20000; ++i) {
-    pool.parallel_for(2, 1, [&](int64_t begin, int64_t end, int thread) { parts[static_cast<size_t>(thread)] += end - begin; });
+    pool.parallel_for(
+        2, 1, [&](int64_t begin, int64_t end, int thread) { parts[static_cast<size_t>(thread)] += end - begin; });
   }
   total = parts[0] + parts[1];
   EXPECT_EQ(total, 40000);

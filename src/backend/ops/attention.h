@@ -1,20 +1,5 @@
 // Sparse attention of one layer with sinks: every query over its window rows, then its selected compressed rows.
 //
-<<<<<<< HEAD
-// Columns  causal: positions max(window_begin, i - window + 1) .. i ascending, then empty columns up to `window`; then
-// the selected rows, ascending,
-//          empty columns last. Empty columns keep their places: chunks are counted over columns. Spec 5.4 draft: column
-//          c holds the newest position <= base with position mod window = c (empty if there is none at or after
-//          window_begin), min(window, base + 1) columns; then all rows of the run, in both directions. Spec 9
-// Per head in chunks of 64 columns: s = (q . kv) * scale; m = max(m, s), from -1e30; p = exp32(s - m); sum = sum * a +
-// sum p;
-//          acc = acc * a + sum bf16(p) * kv; at the end sum += exp32(sink - m); o = bf16(acc / sum). Then the inverse
-//          RoPE at the query's position, rounded to bf16 again. Spec 5.4, 5.5
-// Rounding q . kv as in linear.h (order over head_dim); the rest float32; acc: columns ascending, each dimension on its
-// own; sum p: 16
-//          partial sums (lane = column mod 16), added by halves. Products and sums rounded apart. Empty columns are
-//          skipped.
-=======
 // Columns  causal: positions max(window_begin, i - window + 1) .. i ascending, then empty columns up to `window`; then the selected rows, ascending,
 //          empty columns last. Empty columns keep their places: chunks are counted over columns.                            Spec 5.4
 //          draft: column c holds the newest position <= base with position mod window = c (empty if there is none at or after
@@ -24,9 +9,8 @@
 // Per head in chunks of 64 columns: s = (q . kv) * scale; m = max(m, s), from -1e30; p = exp32(s - m); sum = sum * a + sum p;
 //          acc = acc * a + sum bf16(p) * kv; at the end sum += exp32(sink - m); o = bf16(acc / sum). Then the inverse RoPE at the query's
 //          position, rounded to bf16 again.                                                                                   Spec 5.4, 5.5
-// Rounding q . kv as in linear.h (order over head_dim); the rest float32, columns ascending, each dimension on its own; products and sums
-//          rounded apart. A chunk without columns is skipped (it changes nothing).
->>>>>>> e9c0de1
+// Rounding q . kv as in linear.h (order over head_dim); the rest float32; acc: columns ascending, each dimension on its own; sum p: 16
+//          partial sums (lane = column mod 16), added by halves. Products and sums rounded apart. Empty columns are skipped.
 // Shapes   q, o [tokens, heads * head_dim] bf16 · sink [heads] float32.
 // Families portable = avx2 = avx512, bit for bit.
 #pragma once

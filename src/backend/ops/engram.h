@@ -1,14 +1,11 @@
 // Engram: the n-gram hash, the table look-up and the gated write into the residual stream.
 //
-// hash   t_k = class of the token k positions back, or pad once that position is before the sequence or any token up to
-// there takes no part
-//        (image tokens, class -1); r = t_0 * m_0, then r ^= t_i * m_i; id[i-1][h] = r mod prime + offset. Unsigned
-//        64-bit.        Spec 8.4
-// gather 24 rows of E4M3 codes and per-32 scales -> bf16 (exact), [n][head] order. Spec 8.5 write  per copy c: rstd =
-// rsqrt(mean X_c^2 + eps) * rsqrt(mean key_c^2 + eps); dot = sum(X_c * (qw * kw) * key_c) * rstd * d^-0.5;
-//        g = sigmoid(copysign(sqrt(max(|dot|, 1e-6)), dot)), 0 for image tokens; X_c = bf16(X_c + g * value). Spec 8.5
-// Shapes classes [tokens] int32 with a tail of max_ngram - 1 before each run · ids [tokens, columns] int64 · rows
-// [tokens, columns * head_dim]
+// hash   t_k = class of the token k positions back, or pad once that position is before the sequence or any token up to there takes no part
+//        (image tokens, class -1); r = t_0 * m_0, then r ^= t_i * m_i; id[i-1][h] = r mod prime + offset. Unsigned 64-bit.        Spec 8.4
+// gather 24 rows of E4M3 codes and per-32 scales -> bf16 (exact), [n][head] order.                                              Spec 8.5
+// write  per copy c: rstd = rsqrt(mean X_c^2 + eps) * rsqrt(mean key_c^2 + eps); dot = sum(X_c * (qw * kw) * key_c) * rstd * d^-0.5;
+//        g = sigmoid(copysign(sqrt(max(|dot|, 1e-6)), dot)), 0 for image tokens; X_c = bf16(X_c + g * value).                     Spec 8.5
+// Shapes classes [tokens] int32 with a tail of max_ngram - 1 before each run · ids [tokens, columns] int64 · rows [tokens, columns * head_dim]
 //        kv [tokens, 5 * d] bf16 (4 keys, then the value) · x [tokens, 4 * d] bf16 in place · gate [tokens, 4] float32.
 // Order  sums: 16 partial sums, lane = index mod 16, added by halves.
 #pragma once
@@ -18,8 +15,7 @@
 namespace deepinfer {
 
 struct EngramHashArgs {
-  // classes[r] points at run r's first token; max_ngram - 1 entries before it are the tokens before the run (-2: before
-  // the sequence).
+  // classes[r] points at run r's first token; max_ngram - 1 entries before it are the tokens before the run (-2: before the sequence).
   const int32_t* const* classes = nullptr;
   const RunView* runs = nullptr;
   int64_t run_count = 0;

@@ -1,27 +1,18 @@
-// The seam between two sublayers: write the finished sublayer back into the residual stream, mix, collapse, normalise,
-// quantise. Each half can be left out (no data): at the first block there is nothing to write, after the last nothing
-// to enter; where Engram or a probe stands between, the two halves run as two calls, with equal results.
+// The seam between two sublayers: write the finished sublayer back into the residual stream, mix, collapse, normalise, quantise.
+// Each half can be left out (no data): at the first block there is nothing to write, after the last nothing to enter; where Engram or a
+// probe stands between, the two halves run as two calls, with equal results.
 //
 // leave    X_j = bf16(post_j * y + sum_i comb[i][j] * X_i), i ascending.                        Spec 4.2
 // enter    m = (fn . flatten(X)) * rsqrt(mean(X^2) + norm_eps); pre_i = sigmoid(m_i * scale_0 + base_i) + hc_eps;
 //          post_i = 2 sigmoid(..); comb by Sinkhorn, `iterations` rounds.                         Spec 4.1
-<<<<<<< HEAD
-//          h = rmsnorm(bf16(sum_i pre_in_i * X_i), norm_weight), hq = act_quant(h), with the pre mix handed in.
-//          Spec 4.2, 4.3
-// collapse only (fn without data): h = rmsnorm(hc_pre(X, pre_in)), for the head. `collapsed`, if given, gets hc_pre
-// before the norm. tap      bf16(mean over the four copies of X), after leave. Spec 4.4
-=======
 //          h = rmsnorm(bf16(sum_i pre_in_i * X_i), norm_weight), hq = act_quant(h), with the pre mix handed in.   Spec 4.2, 4.3
 // collapse only (fn without data): h = rmsnorm(hc_pre(X, pre_in)), for the head. `collapsed`, if given, gets hc_pre before the norm.
 // tap      bf16(mean over the four copies of X), after leave (of X as it is, without one).                                    Spec 4.4
->>>>>>> e9c0de1
 //
-// Shapes   X [tokens, 4 * d] bf16 in place · y, h, hq [tokens, d] · pre, post [tokens, 4] · comb [tokens, 4 (source), 4
-// (destination)] float32
+// Shapes   X [tokens, 4 * d] bf16 in place · y, h, hq [tokens, d] · pre, post [tokens, 4] · comb [tokens, 4 (source), 4 (destination)] float32
 //          fn [24, 4 * d] float32, base [24], scale [3].
 // Rounding float32 between the bf16 roundings named above; no fused multiply-add.
-// Order    sums over i ascending from the first product; fn . X: 16 partial sums, lane = index mod 16, added by halves;
-// mean likewise.
+// Order    sums over i ascending from the first product; fn . X: 16 partial sums, lane = index mod 16, added by halves; mean likewise.
 #pragma once
 
 #include "backend/ops/types.h"

@@ -1,11 +1,9 @@
 // The indexer: scores of compressed rows for every query, candidate blocks, and the selection of the top k.
 //
-// scores     d[h][r] = bf16(q_h . key_r); e = bf16(relu(d) * w_h); score[r] = bf16(sum_h e[h][r]), h ascending from +0.
-// Spec 6.3
-//            Query of position i sees rows r < (i + 1) / ratio; others are not scored. 6.4
-// candidates (a source) blocks of `block_size` rows score the maximum of their rows; the block of the newest visible
-// row counts as +infinity;
-//            the best `candidate_blocks` are kept, lowest block on ties. 6.5
+// scores     d[h][r] = bf16(q_h . key_r); e = bf16(relu(d) * w_h); score[r] = bf16(sum_h e[h][r]), h ascending from +0.       Spec 6.3
+//            Query of position i sees rows r < (i + 1) / ratio; others are not scored.                                            6.4
+// candidates (a source) blocks of `block_size` rows score the maximum of their rows; the block of the newest visible row counts as +infinity;
+//            the best `candidate_blocks` are kept, lowest block on ties.                                                           6.5
 // under candidates (a Reindex layer) only rows of kept blocks are scored.
 // selection  the k best scores, lowest row first on ties, written in ascending row order; the rest of the list is -1.
 // Rounding   dot products as in linear.h (order over index_head_dim), then the bf16 roundings above.
@@ -16,8 +14,7 @@
 
 namespace deepinfer {
 
-// Compressed rows of one source of one sequence: pages of `page_rows` rows; a page holds the compressed rows, then the
-// index key rows.
+// Compressed rows of one source of one sequence: pages of `page_rows` rows; a page holds the compressed rows, then the index key rows.
 struct PagedRows {
   std::byte* const* pages = nullptr;
   int64_t page_rows = 0;

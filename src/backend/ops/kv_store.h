@@ -1,11 +1,9 @@
 // Rows of the sequence state: window rows, compressed rows, index keys, and the ratio-2 pooling before them.
 //
-// window_rows   per token: kv = rmsnorm(kv), RoPE on the last dims, act_quant, stored as a window row (quantize.h).
-// Spec 5.2 pool_pairs    per pair of tokens and channel: softmax over (z_0, z_1), u = w_0 * k_0 + w_1 * k_1 (float32),
-// bf16.       Spec 5.3 compress_rows per latent (after its norm): RoPE at position j * ratio, fp4_block16, stored as a
-// compressed row; and from
-//               the indexer's key projection: rmsnorm, RoPE on the last dims, fp4_block32, stored as an index key row.
-//               Spec 5.3, 6.1
+// window_rows   per token: kv = rmsnorm(kv), RoPE on the last dims, act_quant, stored as a window row (quantize.h).      Spec 5.2
+// pool_pairs    per pair of tokens and channel: softmax over (z_0, z_1), u = w_0 * k_0 + w_1 * k_1 (float32), bf16.       Spec 5.3
+// compress_rows per latent (after its norm): RoPE at position j * ratio, fp4_block16, stored as a compressed row; and from
+//               the indexer's key projection: rmsnorm, RoPE on the last dims, fp4_block32, stored as an index key row.        Spec 5.3, 6.1
 // Rounding as spec 2 and 3; softmax: m = max, e_i = exp32(z_i - m), e_i / (e_0 + e_1).
 // Order    none across rows; norms as in norm.h.
 #pragma once

@@ -1,15 +1,12 @@
 // Mixture of experts: the gate, and routed plus shared experts.
 //
-// gate     s = sqrt(softplus(x . W)); the top k of s + bias (bias_vl for image tokens), lowest expert on ties; weights
-// are the unbiased s
-//          divided by (their sum + 1e-20), times route_scale; written in ascending expert order. Spec 7
-// experts  g = bf16(w1 x), u = bf16(w3 x); t = silu(min(g, limit)) * clamp(u, +-limit); routed: t = weight * t; y_e =
-// bf16(w2 act_quant(bf16(t)));
-//          out = bf16(sum over routed experts in ascending id of y_e, then + y_shared), float32 sums from the first.
-//          Spec 7
+// gate     s = sqrt(softplus(x . W)); the top k of s + bias (bias_vl for image tokens), lowest expert on ties; weights are the unbiased s
+//          divided by (their sum + 1e-20), times route_scale; written in ascending expert order.                              Spec 7
+// experts  g = bf16(w1 x), u = bf16(w3 x); t = silu(min(g, limit)) * clamp(u, +-limit); routed: t = weight * t; y_e = bf16(w2 act_quant(bf16(t)));
+//          out = bf16(sum over routed experts in ascending id of y_e, then + y_shared), float32 sums from the first.            Spec 7
 // Shapes   x, xq [tokens, d] · logits [tokens, experts] float32 · index, weight [tokens, k] · out [tokens, d] bf16.
-// Rounding matrix products as in linear.h; silu(g) = g * sigmoid(g) = g / (1 + exp32(-g)); the sum of the k weights in
-// ascending order of expert. Order    experts ascending per token; never a function of which tokens share an expert.
+// Rounding matrix products as in linear.h; silu(g) = g * sigmoid(g) = g / (1 + exp32(-g)); the sum of the k weights in ascending order of expert.
+// Order    experts ascending per token; never a function of which tokens share an expert.
 #pragma once
 
 #include "backend/ops/types.h"

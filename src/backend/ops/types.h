@@ -1,5 +1,4 @@
-// Views that operations take: plain pointers and sizes, no ownership. An op allocates nothing; all scratch comes from
-// the Context.
+// Views that operations take: plain pointers and sizes, no ownership. An op allocates nothing; all scratch comes from the Context.
 #pragma once
 
 #include <cstddef>
@@ -43,8 +42,7 @@ struct Matrix {
   int64_t k = 0;
 };
 
-// Scratch memory: a block handed out from front to back. Planned at start-up (see Arena::measure in model/), never
-// grown in a step.
+// Scratch memory: a block handed out from front to back. Planned at start-up (see Arena::measure in model/), never grown in a step.
 class Arena {
  public:
   Arena() = default;
