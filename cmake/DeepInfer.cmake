@@ -22,6 +22,13 @@ add_compile_options(-ffp-contract=off -fno-math-errno -fno-trapping-math -Wall -
 if(DI_WERROR)
   add_compile_options(-Werror)
 endif()
+if(DI_FUZZ)
+  # Coverage for libFuzzer in every object; the address runtime supplies its symbols to binaries that are not fuzz targets.
+  if(NOT CMAKE_CXX_COMPILER_ID MATCHES "Clang" OR NOT DI_SANITIZE STREQUAL "address")
+    message(FATAL_ERROR "DI_FUZZ needs clang (found ${CMAKE_CXX_COMPILER_ID}) and DI_SANITIZE=address (found '${DI_SANITIZE}')")
+  endif()
+  add_compile_options(-fsanitize=fuzzer-no-link)
+endif()
 if(DI_SANITIZE STREQUAL "address")
   add_compile_options(-fsanitize=address,undefined -fno-sanitize-recover=undefined -fno-omit-frame-pointer -g1)
   add_link_options(-fsanitize=address,undefined)
