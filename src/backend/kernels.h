@@ -43,6 +43,7 @@ struct Kernels {
   void (*engram_hash)(Context&, const EngramHashArgs&);
   void (*engram_gather)(Context&, const EngramGatherArgs&);
   void (*engram_write)(Context&, const EngramWriteArgs&);
+  void (*ring_store)(Context&, const RingStoreArgs&);
 };
 
 // The tables that this machine can run, best first.

@@ -23,6 +23,7 @@ void moe_experts(Context& context, const MoeExpertsArgs& args);
 void engram_hash(Context& context, const EngramHashArgs& args);
 void engram_gather(Context& context, const EngramGatherArgs& args);
 void engram_write(Context& context, const EngramWriteArgs& args);
+void ring_store(Context& context, const RingStoreArgs& args);
 
 extern const Kernels kTable;
 

@@ -23,6 +23,6 @@ const Kernels kTable = {DI_STRING(DI_ISA_NAME),
                         moe_experts,
                         engram_hash,
                         engram_gather,
-                        engram_write};
+                        engram_write, ring_store};
 
 }  // namespace deepinfer::DI_ISA

@@ -73,4 +73,14 @@ void compress_rows(Context& context, const CompressRowsArgs& args) {
   });
 }
 
+void ring_store(Context&, const RingStoreArgs& args) {
+  for (int64_t run = 0; run < args.run_count; ++run) {
+    const RunView& view = args.runs[run];
+    for (int64_t r = view.rows > args.ring_rows ? view.rows - args.ring_rows : 0; r < view.rows; ++r) {
+      std::memcpy(args.rings[run] + (view.start + r) % args.ring_rows * args.row_bytes,
+                  args.step_rows + (view.first_row + r) * args.row_bytes, static_cast<size_t>(args.row_bytes));
+    }
+  }
+}
+
 }  // namespace deepinfer::DI_ISA
