@@ -1,8 +1,9 @@
-// ModelConfig: the released config.json (nested text_config, quantization_config) as a struct, checked field by field, and what
-// each layer does, derived from it.
+// ModelConfig: the released config.json (nested text_config, quantization_config) as a struct, checked field by field,
+// and what each layer does, derived from it.
 //
-// Names are those of the file. Unknown fields, missing fields, wrong types and values that the engine cannot run are errors that
-// name the field (as "text_config.hidden_size"), what was found and what is accepted. Source: spec sections 1, 1.1 and 13.
+// Names are those of the file. Unknown fields, missing fields, wrong types and values that the engine cannot run are
+// errors that name the field (as "text_config.hidden_size"), what was found and what is accepted. Source: spec sections
+// 1, 1.1 and 13.
 #pragma once
 
 #include <cstdint>
@@ -24,15 +25,15 @@ struct RopeScaling {
 
 // What one backbone layer does (spec 1.1). Layer numbers are -1 where there is none.
 struct LayerRole {
-  int compress_ratio = 0;          // 0: window only; 1 or 2: tokens per compressed row of the source it reads
-  int kv_source = -1;              // the layer whose compressed rows it attends to
-  int index_source = -1;           // the layer whose selection it uses
-  bool owns_kv = false;            // compresses and owns index keys ("Full")
-  bool selects = false;            // scores and selects itself ("Full" or "Reindex")
-  bool candidate_source = false;   // publishes candidate blocks
-  bool uses_candidates = false;    // "Reindex" under the candidates of the source
-  int engram = -1;                 // index into engram_layer_ids
-  int tap = -1;                    // index into dspark_target_layer_ids
+  int compress_ratio = 0;         // 0: window only; 1 or 2: tokens per compressed row of the source it reads
+  int kv_source = -1;             // the layer whose compressed rows it attends to
+  int index_source = -1;          // the layer whose selection it uses
+  bool owns_kv = false;           // compresses and owns index keys ("Full")
+  bool selects = false;           // scores and selects itself ("Full" or "Reindex")
+  bool candidate_source = false;  // publishes candidate blocks
+  bool uses_candidates = false;   // "Reindex" under the candidates of the source
+  int engram = -1;                // index into engram_layer_ids
+  int tap = -1;                   // index into dspark_target_layer_ids
 };
 
 struct ModelConfig {
@@ -68,9 +69,11 @@ struct ModelConfig {
 
   std::vector<LayerRole> layers;  // derived, one a backbone layer
 
-  // Positions that a rejected draft block may have written beyond the kept length: 2 x (block + 1) (design: "State is a value").
+  // Positions that a rejected draft block may have written beyond the kept length: 2 x (block + 1) (design: "State is a
+  // value").
   int64_t max_rollback() const { return 2 * (dspark_block_size + 1); }
-  // The first ratio-1 KV source: layers below it are the encoder, from it up the decoder (spec 10). -1 if there is none.
+  // The first ratio-1 KV source: layers below it are the encoder, from it up the decoder (spec 10). -1 if there is
+  // none.
   int decoder_start() const;
 };
 
