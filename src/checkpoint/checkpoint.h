@@ -1,9 +1,10 @@
-// Checkpoint: the tensors of a model directory (config.json, model.safetensors.index.json, *.safetensors), mapped read-only.
+// Checkpoint: the tensors of a model directory (config.json, model.safetensors.index.json, *.safetensors), mapped
+// read-only.
 //
-// Opening is strict: the set of tensors, their dtypes and shapes must be exactly those that the config calls for (manifest.h),
-// plus the vision tower's where config.json has one (switched off by name, never read). Anything missing, extra, duplicate,
-// overlapping, truncated or lying about offsets or sizes is an error that names file and tensor. Weights are never copied.
-// Threading: immutable after open; views live as long as the Checkpoint.
+// Opening is strict: the set of tensors, their dtypes and shapes must be exactly those that the config calls for
+// (manifest.h), plus the vision tower's where config.json has one (switched off by name, never read). Anything missing,
+// extra, duplicate, overlapping, truncated or lying about offsets or sizes is an error that names file and tensor.
+// Weights are never copied. Threading: immutable after open; views live as long as the Checkpoint.
 #pragma once
 
 #include <cstdint>
@@ -56,8 +57,8 @@ class SafetensorsFile {
 };
 
 struct CheckpointOptions {
-  // Scale bytes (E8M0) up to this total are all scanned for NaN at open; beyond it only by `inspect --check` or when first used
-  // (Checkpoint::check_scales).
+  // Scale bytes (E8M0) up to this total are all scanned for NaN at open; beyond it only by `inspect --check` or when
+  // first used (Checkpoint::check_scales).
   int64_t scan_scale_bytes = int64_t{1} << 30;
 };
 
@@ -68,6 +69,10 @@ class Checkpoint {
   const std::string& dir() const { return dir_; }
   const ModelConfig& config() const { return config_; }
   const std::map<std::string, TensorView>& tensors() const { return tensors_; }
+  // Tensors of parts that are switched off (vision): checked against the manifest, not in tensors().
+  const std::vector<std::string>& switched_off() const { return switched_off_; }
+  // Path of the file that holds a tensor of tensors() or switched_off().
+  const std::string& file_of(const std::string& name) const;
   // A tensor that the manifest guarantees; asking for another name is a bug of ours.
   const TensorView& tensor(const std::string& name) const;
   bool scales_checked() const { return scales_checked_; }
@@ -76,11 +81,15 @@ class Checkpoint {
   Status check_scale(const TensorView& scale) const;
 
  private:
+  Status map_files();
+  Status match_manifest();
+
   std::string dir_;
   ModelConfig config_;
   std::vector<SafetensorsFile> files_;
   std::map<std::string, TensorView> tensors_;
   std::map<std::string, std::string> file_of_;
+  std::vector<std::string> switched_off_;
   bool scales_checked_ = false;
 };
 

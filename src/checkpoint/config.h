@@ -1,8 +1,9 @@
-// ModelConfig: the released config.json (nested text_config, quantization_config) as a struct, checked field by field, and what
-// each layer does, derived from it.
+// ModelConfig: the released config.json (nested text_config, quantization_config) as a struct, checked field by field,
+// and what each layer does, derived from it.
 //
-// Names are those of the file. Unknown fields, missing fields, wrong types and values that the engine cannot run are errors that
-// name the field (as "text_config.hidden_size"), what was found and what is accepted. Source: spec sections 1, 1.1 and 13.
+// Names are those of the file. Unknown fields, missing fields, wrong types and values that the engine cannot run are
+// errors that name the field (as "text_config.hidden_size"), what was found and what is accepted. Source: spec sections
+// 1, 1.1 and 13.
 #pragma once
 
 #include <cstdint>
@@ -68,9 +69,11 @@ struct ModelConfig {
 
   std::vector<LayerRole> layers;  // derived, one a backbone layer
 
-  // Positions that a rejected draft block may have written beyond the kept length: 2 x (block + 1) (design: "State is a value").
+  // Positions that a rejected draft block may have written beyond the kept length: 2 x (block + 1) (design: "State is a
+  // value").
   int64_t max_rollback() const { return 2 * (dspark_block_size + 1); }
-  // The first ratio-1 KV source: layers below it are the encoder, from it up the decoder (spec 10). -1 if there is none.
+  // The first ratio-1 KV source: layers below it are the encoder, from it up the decoder (spec 10). -1 if there is
+  // none.
   int decoder_start() const;
 };
 

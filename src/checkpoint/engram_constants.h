@@ -17,8 +17,13 @@ struct EngramConstants {
   uint64_t rows = 0;                  // sum of the primes = rows of the table
 };
 
-// One entry per engram layer, in order of engram_layer_ids. Primes not adding up to engram_num_embeddings are an error that
-// names the field.
+// Of each engram layer, the primes alone: synthetic configurations derive engram_num_embeddings from them.
+std::vector<std::vector<uint64_t>> engram_primes(const ModelConfig& config);
+// Of one layer number; depends on engram_compressed_vocab_size and engram_max_ngram_size only.
+std::vector<uint64_t> engram_multipliers(int layer, const ModelConfig& config);
+
+// One entry per engram layer, in order of engram_layer_ids. Primes not adding up to engram_num_embeddings are an error
+// that names the field.
 Result<std::vector<EngramConstants>> engram_constants(const ModelConfig& config);
 
 }  // namespace deepinfer
