@@ -19,7 +19,8 @@ void Forward::queries(const AttentionWeights& w, bool compressed) {
   kernels().rms_norm(context_, norm);
   const Rows<bf16> q = view(b_.q, c.num_attention_heads * c.head_dim);
   linear(view(b_.qrq, c.q_lora_rank), w.wq_b, q);
-  kernels().rope(context_, {q, c.head_dim, b_.cos[compressed], b_.sin[compressed], c.qk_rope_head_dim / 2, false, false});
+  kernels().rope(context_,
+                 {q, c.head_dim, b_.cos[compressed], b_.sin[compressed], c.qk_rope_head_dim / 2, false, false});
 }
 
 // kv = kv_norm(wkv x), rotated and quantised to window rows (5.2).
@@ -73,7 +74,8 @@ void Forward::attention(const BlockWeights& w, int layer) {
   probe(Point::attn_q, layer, view(b_.q, width));
   kernels().attention(context_, args);
   if (!draft_) {
-    kernels().ring_store(context_, {b_.views, run_count_, b_.window_rows, layout.window_row_bytes, b_.rings, layout.ring_rows});
+    kernels().ring_store(context_,
+                         {b_.views, run_count_, b_.window_rows, layout.window_row_bytes, b_.rings, layout.ring_rows});
   }
 
   // wo_a takes the activations as they are, wo_b quantised ones (5.5).

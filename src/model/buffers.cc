@@ -8,14 +8,16 @@ namespace deepinfer {
 namespace {
 
 HcMix take_mix(Arena& arena, int64_t rows) {
-  return {arena.take<float>(rows * kHcMult), arena.take<float>(rows * kHcMult), arena.take<float>(rows * kHcMult * kHcMult)};
+  return {arena.take<float>(rows * kHcMult), arena.take<float>(rows * kHcMult),
+          arena.take<float>(rows * kHcMult * kHcMult)};
 }
 
 // Upper bound of what one operation takes from the arena while it runs (backend/cpu).
 int64_t op_scratch_bytes(const ModelConfig& c, int64_t rows, int threads, int64_t max_context) {
   const int64_t k = std::max(c.num_experts_per_tok, c.dspark_num_experts_per_tok) + 1;
   const int64_t experts = std::max(c.n_routed_experts, c.dspark_n_routed_experts) + 2;
-  const int64_t moe = rows * k * (2 * 8 + 2 * 2 * c.moe_intermediate_size + 2 * c.hidden_size + 5 * 8) + experts * (3 * 8 + 2 * 128);
+  const int64_t moe =
+      rows * k * (2 * 8 + 2 * 2 * c.moe_intermediate_size + 2 * c.hidden_size + 5 * 8) + experts * (3 * 8 + 2 * 128);
   const int64_t select = threads * 2 * (max_context + 64) * 4;
   const int64_t linear = c.o_groups * (rows * 2 * 8 + 256) + rows * kHcMixes * 4;
   return std::max({moe, select, linear}) + (1 << 16);
@@ -93,20 +95,24 @@ StepBuffers StepBuffers::carve(Arena& arena, const ModelConfig& c, int64_t rows,
 Status Model::plan() {
   const ModelConfig& c = config();
   int64_t matrix_k = c.hidden_size * std::max<int64_t>(1, static_cast<int64_t>(c.dspark_target_layer_ids.size()));
-  matrix_k = std::max({matrix_k, c.moe_intermediate_size, c.num_attention_heads * c.head_dim, c.o_groups * c.o_lora_rank,
-                       c.hidden_size + c.dspark_markov_rank, (c.engram_max_ngram_size - 1) * c.engram_n_heads * c.engram_head_dim});
+  matrix_k = std::max({matrix_k, c.moe_intermediate_size, c.num_attention_heads * c.head_dim,
+                       c.o_groups * c.o_lora_rank, c.hidden_size + c.dspark_markov_rank,
+                       (c.engram_max_ngram_size - 1) * c.engram_n_heads * c.engram_head_dim});
   Arena measure;
   StepBuffers::carve(measure, c, options_.max_step_tokens, options_.max_runs, options_.max_logit_rows);
   // Pointer lists of sources.cc (four a row) and the draft head.
   const int64_t lists = options_.max_step_tokens * 8 * 8 + (1 << 14);
-  const int64_t draft = options_.max_step_tokens * (c.dspark_markov_rank + c.hidden_size + c.dspark_markov_rank + 64) * 2 +
-                        c.vocab_size * 4;
+  const int64_t draft =
+      options_.max_step_tokens * (c.dspark_markov_rank + c.hidden_size + c.dspark_markov_rank + 64) * 2 +
+      c.vocab_size * 4;
   arena_bytes_ = measure.peak_bytes() + lists + (options_.drafts ? draft : 0) +
                  op_scratch_bytes(c, options_.max_step_tokens, pool_->threads(), options_.max_context);
   arena_bytes_ = (arena_bytes_ + 4095) / 4096 * 4096;
   thread_scratch_bytes_ = thread_bytes(c, matrix_k);
   const int64_t total = arena_bytes_ + thread_scratch_bytes_ * pool_->threads() + 4096;
-  if (total > int64_t{1} << 40) return error(Code::resource_exhausted, "a step of {} tokens would need {} bytes of scratch", options_.max_step_tokens, total);
+  if (total > int64_t{1} << 40)
+    return error(Code::resource_exhausted, "a step of {} tokens would need {} bytes of scratch",
+                 options_.max_step_tokens, total);
   memory_ = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(total));
   return {};
 }

@@ -27,13 +27,15 @@ void Forward::feed_rings(Rows<const bf16> main_hidden) {
   const Rows<bf16> taps = rows_of(arena_.take<bf16>(rows_ * main_hidden.cols), rows_, main_hidden.cols);
   kernels().act_quant(context_, {main_hidden, taps});
   linear(taps, w.main_proj, view(b_.h, c.hidden_size));
-  kernels().rms_norm(context_, {view(b_.h, c.hidden_size), w.main_norm, c.rms_norm_eps, view(b_.h, c.hidden_size), view(b_.hq, c.hidden_size)});
+  kernels().rms_norm(context_, {view(b_.h, c.hidden_size), w.main_norm, c.rms_norm_eps, view(b_.h, c.hidden_size),
+                                view(b_.hq, c.hidden_size)});
   for (size_t s = 0; s < w.stages.size(); ++s) {
     window(w.stages[s].attn, view(b_.hq, c.hidden_size), false);
     for (int64_t r = 0; r < run_count_; ++r) {
       b_.rings[r] = runs_[static_cast<size_t>(r)].state->ring(layout.layers + static_cast<int64_t>(s));
     }
-    kernels().ring_store(context_, {b_.views, run_count_, b_.window_rows, layout.window_row_bytes, b_.rings, layout.ring_rows});
+    kernels().ring_store(context_,
+                         {b_.views, run_count_, b_.window_rows, layout.window_row_bytes, b_.rings, layout.ring_rows});
   }
   arena_.release(mark);
 }

@@ -80,7 +80,8 @@ Status Forward::engram(const BlockWeights& w, int layer) {
       }
     }
   }
-  kernels().engram_gather(context_, {hash.ids, e.codes, e.scales, c.engram_head_dim, view(b_.engram_rows, columns * c.engram_head_dim)});
+  kernels().engram_gather(
+      context_, {hash.ids, e.codes, e.scales, c.engram_head_dim, view(b_.engram_rows, columns * c.engram_head_dim)});
   const Rows<bf16> rows = view(b_.engram_rows, columns * c.engram_head_dim);
   kernels().act_quant(context_, {rows, rows});
   linear(rows, e.wkv, view(b_.engram_kv, (kHcMult + 1) * d));

@@ -36,7 +36,8 @@ Status Forward::experts(const BlockWeights& w, int layer) {
 
 // A checkpoint with too many scales to scan at load: those of an expert are looked at when it is chosen for the first time.
 Status Forward::check_experts(const BlockWeights& w, int layer, int64_t per_token) {
-  std::vector<bool>& checked = model_.experts_checked_[static_cast<size_t>(draft_ ? model_.layout_->layers + layer : layer)];
+  std::vector<bool>& checked =
+      model_.experts_checked_[static_cast<size_t>(draft_ ? model_.layout_->layers + layer : layer)];
   checked.resize(w.ffn.experts.size());
   for (int64_t i = 0; i < rows_ * per_token; ++i) {
     const int32_t e = b_.gate_idx[i];

@@ -15,8 +15,12 @@ Forward::Forward(Model& model, std::span<const Run> runs, Probe* probe)
   b_ = StepBuffers::carve(arena_, config(), options.max_step_tokens, options.max_runs, options.max_logit_rows);
 }
 
-void Forward::linear(Rows<const bf16> x, const Matrix& w, Rows<bf16> out) { kernels().linear(context_, {x, w, out, {}}); }
-void Forward::linear_f32(Rows<const bf16> x, const Matrix& w, Rows<float> out) { kernels().linear(context_, {x, w, {}, out}); }
+void Forward::linear(Rows<const bf16> x, const Matrix& w, Rows<bf16> out) {
+  kernels().linear(context_, {x, w, out, {}});
+}
+void Forward::linear_f32(Rows<const bf16> x, const Matrix& w, Rows<float> out) {
+  kernels().linear(context_, {x, w, {}, out});
+}
 
 // Run views, tokens and positions of all rows.
 void Forward::set_rows() {
@@ -38,11 +42,13 @@ void Forward::set_rows() {
 void Forward::rope_tables() {
   const int64_t half = config().qk_rope_head_dim / 2;
   kernels().rope_table(context_, {b_.positions, rows_, model_.window_frequencies_.data(), half, b_.cos[0], b_.sin[0]});
-  kernels().rope_table(context_, {b_.positions, rows_, model_.compressed_frequencies_.data(), half, b_.cos[1], b_.sin[1]});
+  kernels().rope_table(context_,
+                       {b_.positions, rows_, model_.compressed_frequencies_.data(), half, b_.cos[1], b_.sin[1]});
 }
 
 void Forward::embed() {
-  kernels().embed(context_, {b_.tokens, rows_, model_.weights_.embed, view(b_.x, kHcMult * config().hidden_size), b_.ffn_mix.pre});
+  kernels().embed(
+      context_, {b_.tokens, rows_, model_.weights_.embed, view(b_.x, kHcMult * config().hidden_size), b_.ffn_mix.pre});
   pending_ = nullptr;
 }
 
@@ -59,7 +65,8 @@ void Forward::leave() {
 }
 
 // The seam before a sublayer: write back, mix, collapse by `pre`, norm, quantise (spec 4.1 to 4.3).
-void Forward::enter(const HcWeights& hc, const bf16* norm, const HcMix& mix, const float* pre, Point x_point, int layer, int tap) {
+void Forward::enter(const HcWeights& hc, const bf16* norm, const HcMix& mix, const float* pre, Point x_point, int layer,
+                    int tap) {
   const int64_t d = config().hidden_size;
   if (probe_ != nullptr) {
     leave();
@@ -166,7 +173,8 @@ StepResult Forward::head() {
     const RunView& v = b_.views[r];
     const LogitRows rows = runs_[static_cast<size_t>(r)].logits;
     const int64_t count = rows == LogitRows::none ? 0 : rows == LogitRows::last ? std::min<int64_t>(1, v.rows) : v.rows;
-    std::memcpy(b_.head_in + wanted * d, b_.h + (v.first_row + v.rows - count) * d, static_cast<size_t>(count * d) * sizeof(bf16));
+    std::memcpy(b_.head_in + wanted * d, b_.h + (v.first_row + v.rows - count) * d,
+                static_cast<size_t>(count * d) * sizeof(bf16));
     wanted += count;
   }
   const Rows<float> logits = rows_of(b_.logits, wanted, config().vocab_size);

@@ -10,46 +10,46 @@ namespace deepinfer {
 
 // The step's tensors. All of them lie in the arena; `rows` of them are in use.
 struct StepBuffers {
-  bf16* x = nullptr;         // [rows, 4 * d] residual stream
-  HcMix attn_mix, ffn_mix;   // of the current block
-  bf16* h = nullptr;         // [rows, d] normed input of the sublayer
-  bf16* hq = nullptr;        // the same, quantised
-  bf16* y = nullptr;         // [rows, d] output of the sublayer
-  bf16* qr = nullptr;        // [rows, q_lora_rank]
+  bf16* x = nullptr;        // [rows, 4 * d] residual stream
+  HcMix attn_mix, ffn_mix;  // of the current block
+  bf16* h = nullptr;        // [rows, d] normed input of the sublayer
+  bf16* hq = nullptr;       // the same, quantised
+  bf16* y = nullptr;        // [rows, d] output of the sublayer
+  bf16* qr = nullptr;       // [rows, q_lora_rank]
   bf16* qrq = nullptr;
-  bf16* q = nullptr;         // [rows, heads * head_dim]
+  bf16* q = nullptr;  // [rows, heads * head_dim]
   bf16* o = nullptr;
-  bf16* kv = nullptr;        // [rows, head_dim]
+  bf16* kv = nullptr;  // [rows, head_dim]
   std::byte* window_rows = nullptr;
-  bf16* z = nullptr;         // [rows, o_groups * o_lora_rank]
-  float* pool_k = nullptr;   // [rows, head_dim] ratio-2 projections
+  bf16* z = nullptr;        // [rows, o_groups * o_lora_rank]
+  float* pool_k = nullptr;  // [rows, head_dim] ratio-2 projections
   float* pool_z = nullptr;
-  bf16* latent = nullptr;    // [rows, head_dim]
-  bf16* index_key = nullptr;  // [rows, index_head_dim]
-  bf16* index_q = nullptr;   // [rows, index heads * index_head_dim]
-  bf16* index_w = nullptr;   // [rows, index heads]
+  bf16* latent = nullptr;       // [rows, head_dim]
+  bf16* index_key = nullptr;    // [rows, index_head_dim]
+  bf16* index_q = nullptr;      // [rows, index heads * index_head_dim]
+  bf16* index_w = nullptr;      // [rows, index heads]
   int32_t* selected = nullptr;  // [rows, index_topk]
   CandidateLists candidates;
   float* gate_logits = nullptr;  // [rows, experts]
   int32_t* gate_idx = nullptr;
   float* gate_w = nullptr;
-  bf16* taps = nullptr;      // [rows, taps * d]
-  int64_t* hash = nullptr;   // [rows, engram columns]
+  bf16* taps = nullptr;         // [rows, taps * d]
+  int64_t* hash = nullptr;      // [rows, engram columns]
   bf16* engram_rows = nullptr;  // [rows, engram columns * engram_head_dim]
   bf16* engram_kv = nullptr;    // [rows, 5 * d]
   float* engram_gate = nullptr;
-  int32_t* classes = nullptr;   // [runs] tail, then the run's tokens
-  float* cos[2] = {};        // [rows, half] window layers, compressed layers
+  int32_t* classes = nullptr;  // [runs] tail, then the run's tokens
+  float* cos[2] = {};          // [rows, half] window layers, compressed layers
   float* sin[2] = {};
   int64_t* positions = nullptr;
   int32_t* tokens = nullptr;
   uint8_t* image = nullptr;
-  RunView* views = nullptr;      // [runs]
-  PagedRows* paged = nullptr;    // [runs] of the current source
-  std::byte** rings = nullptr;   // [runs] of the current layer
-  bf16* head_in = nullptr;       // [logit rows, d]
-  bf16* collapsed = nullptr;     // [rows, d] before the last norm
-  float* logits = nullptr;       // [logit rows, vocab]
+  RunView* views = nullptr;     // [runs]
+  PagedRows* paged = nullptr;   // [runs] of the current source
+  std::byte** rings = nullptr;  // [runs] of the current layer
+  bf16* head_in = nullptr;      // [logit rows, d]
+  bf16* collapsed = nullptr;    // [rows, d] before the last norm
+  float* logits = nullptr;      // [logit rows, vocab]
 
   // Takes everything for `rows` rows and `runs` runs. With a measuring arena, only counts.
   static StepBuffers carve(Arena& arena, const ModelConfig& config, int64_t rows, int64_t runs, int64_t logit_rows);
@@ -70,7 +70,8 @@ class Forward {
   void embed();
   Status block(const BlockWeights& w, int layer);
   void leave();
-  void enter(const HcWeights& hc, const bf16* norm, const HcMix& mix, const float* pre, Point x_point, int layer, int tap);
+  void enter(const HcWeights& hc, const bf16* norm, const HcMix& mix, const float* pre, Point x_point, int layer,
+             int tap);
   void cut_to_suffix();
   StepResult head();
   // engram.cc
@@ -111,10 +112,10 @@ class Forward {
   Arena arena_;
   Context context_;
   StepBuffers b_;
-  int64_t rows_ = 0;         // in use now
+  int64_t rows_ = 0;  // in use now
   int64_t run_count_ = 0;
   const HcMix* pending_ = nullptr;  // the mix by which the last sublayer's output still has to be written back
-  bool draft_ = false;       // rows are draft blocks: window lists of drafts, no rings written
+  bool draft_ = false;              // rows are draft blocks: window lists of drafts, no rings written
 };
 
 }  // namespace deepinfer

@@ -15,7 +15,8 @@ std::vector<float> rope_frequencies(double theta, int64_t dim, const RopeScaling
   if (scaling != nullptr) {
     const auto correction = [&](double rotations) {
       return static_cast<double>(dim) *
-             std::log(static_cast<double>(scaling->original_max_position_embeddings) / (rotations * 2 * M_PI)) / (2 * std::log(theta));
+             std::log(static_cast<double>(scaling->original_max_position_embeddings) / (rotations * 2 * M_PI)) /
+             (2 * std::log(theta));
     };
     low = std::max(std::floor(correction(scaling->beta_fast)), 0.0);
     high = std::min(std::ceil(correction(scaling->beta_slow)), static_cast<double>(dim - 1));
@@ -25,7 +26,8 @@ std::vector<float> rope_frequencies(double theta, int64_t dim, const RopeScaling
     const float exponent = static_cast<float>(2 * j) / static_cast<float>(dim);
     float f = 1.0f / pow_rounded(theta, static_cast<double>(exponent));
     if (scaling != nullptr) {
-      const float ramp_raw = (static_cast<float>(j) - static_cast<float>(low)) / static_cast<float>(std::max(high - low, 1e-3));
+      const float ramp_raw =
+          (static_cast<float>(j) - static_cast<float>(low)) / static_cast<float>(std::max(high - low, 1e-3));
       const float ramp = std::clamp(ramp_raw, 0.0f, 1.0f);
       const float smooth = 1.0f - ramp;
       f = f / static_cast<float>(scaling->factor) * (1.0f - smooth) + f * smooth;
@@ -47,7 +49,8 @@ Result<std::unique_ptr<Model>> Model::load(std::shared_ptr<const Checkpoint> che
   if (o.max_step_tokens <= 0) return invalid("max_step_tokens: {}, at least 1 is needed", o.max_step_tokens);
   if (o.max_context == 0) o.max_context = c.max_position_embeddings;
   if (o.max_context < 1 || o.max_context > c.max_position_embeddings) {
-    return invalid("max_context: {}, accepted are 1 to {} (max_position_embeddings)", o.max_context, c.max_position_embeddings);
+    return invalid("max_context: {}, accepted are 1 to {} (max_position_embeddings)", o.max_context,
+                   c.max_position_embeddings);
   }
   if (o.max_logit_rows <= 0) o.max_logit_rows = o.max_step_tokens;
   if (o.max_runs <= 0) o.max_runs = o.max_step_tokens;
@@ -73,7 +76,8 @@ Result<std::unique_ptr<Model>> Model::load(std::shared_ptr<const Checkpoint> che
   if (!checkpoint->scales_checked()) {
     // Experts and Engram rows are looked at when first used; everything else now.
     for (const auto& [name, tensor] : checkpoint->tensors()) {
-      const bool later = name.find(".experts.") != std::string::npos || name.find(".engram.embed.") != std::string::npos;
+      const bool later =
+          name.find(".experts.") != std::string::npos || name.find(".engram.embed.") != std::string::npos;
       if (tensor.dtype == DType::f8_e8m0 && !later) DI_RETURN_IF_ERROR(checkpoint->check_scale(tensor));
     }
     model->experts_checked_.resize(static_cast<size_t>(c.num_hidden_layers + c.num_nextn_predict_layers));
@@ -100,25 +104,31 @@ Result<StepResult> Model::forward(const Step& step) {
     rows += count;
     if (run.logits != LogitRows::none) logit_rows += run.logits == LogitRows::all ? count : 1;
     if (end > options_.max_context) {
-      return error(Code::resource_exhausted, "a sequence of {} tokens is longer than the context of {}", end, options_.max_context);
+      return error(Code::resource_exhausted, "a sequence of {} tokens is longer than the context of {}", end,
+                   options_.max_context);
     }
     for (const int32_t token : run.tokens) {
-      if (token < 0 || token >= config().vocab_size) return invalid("token id {}: the vocabulary has {} ids", token, config().vocab_size);
+      if (token < 0 || token >= config().vocab_size)
+        return invalid("token id {}: the vocabulary has {} ids", token, config().vocab_size);
     }
-    if (run.decoder_from > start && layout_->decoder_start < 0) return invalid("step: this model has no decoder half to replay");
+    if (run.decoder_from > start && layout_->decoder_start < 0)
+      return invalid("step: this model has no decoder half to replay");
     const int64_t first_logit = run.logits == LogitRows::all ? start : end - 1;
     if (run.logits != LogitRows::none && run.decoder_from > first_logit) {
-      return invalid("step: logits of position {} are wanted, the decoder half starts at {}", first_logit, run.decoder_from);
+      return invalid("step: logits of position {} are wanted, the decoder half starts at {}", first_logit,
+                     run.decoder_from);
     }
     if (run.decoder_from > start && start > run.state->window_begin() && start > 0) {
-      return invalid("step: the decoder half of this sequence has begun at {}, it cannot skip to {}", run.state->window_begin(), run.decoder_from);
+      return invalid("step: the decoder half of this sequence has begun at {}, it cannot skip to {}",
+                     run.state->window_begin(), run.decoder_from);
     }
   }
   if (rows > options_.max_step_tokens) {
     return error(Code::resource_exhausted, "step: {} tokens, planned for {}", rows, options_.max_step_tokens);
   }
   if (logit_rows > options_.max_logit_rows) {
-    return error(Code::resource_exhausted, "step: logits of {} rows, planned for {}", logit_rows, options_.max_logit_rows);
+    return error(Code::resource_exhausted, "step: logits of {} rows, planned for {}", logit_rows,
+                 options_.max_logit_rows);
   }
   for (const Run& run : step.runs) {
     DI_RETURN_IF_ERROR(run.state->reserve(run.state->length() + static_cast<int64_t>(run.tokens.size())));
@@ -140,12 +150,15 @@ Result<StepResult> Model::forward(const Step& step) {
 Result<DraftResult> Model::draft(std::span<const DraftRun> drafts, Probe* probe) {
   const int64_t rows = static_cast<int64_t>(drafts.size()) * config().dspark_block_size;
   if (layout_->draft_stages == 0) return invalid("draft: the model was loaded without drafts");
-  if (rows > options_.max_step_tokens || rows > options_.max_logit_rows || static_cast<int64_t>(drafts.size()) > options_.max_runs) {
-    return error(Code::resource_exhausted, "draft: {} rows, planned for {}", rows, std::min(options_.max_step_tokens, options_.max_logit_rows));
+  if (rows > options_.max_step_tokens || rows > options_.max_logit_rows ||
+      static_cast<int64_t>(drafts.size()) > options_.max_runs) {
+    return error(Code::resource_exhausted, "draft: {} rows, planned for {}", rows,
+                 std::min(options_.max_step_tokens, options_.max_logit_rows));
   }
   std::vector<Run> runs;
   for (const DraftRun& draft : drafts) {
-    if (draft.token < 0 || draft.token >= config().vocab_size) return invalid("token id {}: the vocabulary has {} ids", draft.token, config().vocab_size);
+    if (draft.token < 0 || draft.token >= config().vocab_size)
+      return invalid("token id {}: the vocabulary has {} ids", draft.token, config().vocab_size);
     if (draft.state->length() == 0) return invalid("draft: the sequence is empty");
     runs.push_back({draft.state, {}, LogitRows::none, 0});
   }
@@ -155,7 +168,8 @@ Result<DraftResult> Model::draft(std::span<const DraftRun> drafts, Probe* probe)
 Status Model::feed_drafts(SequenceState& state, int64_t first_position, Rows<const bf16> main_hidden) {
   if (layout_->draft_stages == 0) return invalid("draft rings: the model was loaded without drafts");
   if (main_hidden.rows > options_.max_step_tokens) {
-    return error(Code::resource_exhausted, "draft rings: {} rows, planned for {}", main_hidden.rows, options_.max_step_tokens);
+    return error(Code::resource_exhausted, "draft rings: {} rows, planned for {}", main_hidden.rows,
+                 options_.max_step_tokens);
   }
   const Run run{&state, {}, LogitRows::none, 0};
   return Forward(*this, {&run, 1}, nullptr).run_feed(first_position, main_hidden);

@@ -17,13 +17,13 @@
 namespace deepinfer {
 
 struct ModelOptions {
-  int threads = 0;                   // 0: one per core
-  std::string instruction_set;       // empty: the best of this machine; else avx512, avx2, portable
-  int64_t max_step_tokens = 512;     // rows of the largest step
-  int64_t max_logit_rows = 0;        // rows of a step that want logits; 0: max_step_tokens
-  int64_t max_runs = 0;              // 0: max_step_tokens
-  int64_t max_context = 0;           // positions of a sequence; 0: the model's max_position_embeddings
-  bool drafts = false;               // keep draft rings, so that draft() can run
+  int threads = 0;                // 0: one per core
+  std::string instruction_set;    // empty: the best of this machine; else avx512, avx2, portable
+  int64_t max_step_tokens = 512;  // rows of the largest step
+  int64_t max_logit_rows = 0;     // rows of a step that want logits; 0: max_step_tokens
+  int64_t max_runs = 0;           // 0: max_step_tokens
+  int64_t max_context = 0;        // positions of a sequence; 0: the model's max_position_embeddings
+  bool drafts = false;            // keep draft rings, so that draft() can run
 };
 
 struct DraftRun {
@@ -33,16 +33,16 @@ struct DraftRun {
 
 // Valid until the next draft of the same model.
 struct DraftResult {
-  std::vector<int32_t> ids;        // [runs, block + 1]: the token, then the drafts
-  std::vector<float> confidence;   // [runs, block], raw scores
-  Rows<const float> logits;        // [runs * block, vocab], Markov bias included
+  std::vector<int32_t> ids;       // [runs, block + 1]: the token, then the drafts
+  std::vector<float> confidence;  // [runs, block], raw scores
+  Rows<const float> logits;       // [runs * block, vocab], Markov bias included
 };
 
 class Model {
  public:
   // `token_map`: class of each token id for the n-gram hash (spec 8.1), [vocab].
-  static Result<std::unique_ptr<Model>> load(std::shared_ptr<const Checkpoint> checkpoint, std::vector<int32_t> token_map,
-                                             const ModelOptions& options);
+  static Result<std::unique_ptr<Model>> load(std::shared_ptr<const Checkpoint> checkpoint,
+                                             std::vector<int32_t> token_map, const ModelOptions& options);
   ~Model();
 
   const ModelConfig& config() const { return checkpoint_->config(); }
@@ -73,10 +73,10 @@ class Model {
   std::shared_ptr<const StateLayout> layout_;
   const Kernels* kernels_ = nullptr;
   std::unique_ptr<ThreadPool> pool_;
-  std::vector<float> window_frequencies_;      // layers without compression and draft stages
-  std::vector<float> compressed_frequencies_;  // layers with YaRN
+  std::vector<float> window_frequencies_;           // layers without compression and draft stages
+  std::vector<float> compressed_frequencies_;       // layers with YaRN
   std::vector<std::vector<bool>> experts_checked_;  // by block: scales seen to be numbers, if not scanned at load
-  std::unique_ptr<std::byte[]> memory_;         // arena, then thread scratch
+  std::unique_ptr<std::byte[]> memory_;             // arena, then thread scratch
   int64_t arena_bytes_ = 0;
   int64_t thread_scratch_bytes_ = 0;
 };

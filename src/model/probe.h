@@ -17,14 +17,18 @@ enum class Point {
   engram_out,   // bf16 [rows, 4 * d]
   x_in,         // bf16 [rows, 4 * d]: the stream entering a block
   pre_in,       // float [rows, 4]: the pre mix handed to it
-  hc_attn_pre, hc_attn_post, hc_attn_comb,  // float [rows, 4 | 4 | 16]
-  attn_in,      // bf16 [rows, d]
-  attn_q,       // bf16 [rows, heads * head_dim], rotated
-  index_score,  // float [rows, score columns]; asked for by wants_scores
-  topk,         // int32 [rows, k]: selected compressed rows, ascending, -1 behind
-  attn_out,     // bf16 [rows, d]
-  x_mid,        // bf16 [rows, 4 * d]
-  hc_ffn_pre, hc_ffn_post, hc_ffn_comb,
+  hc_attn_pre,
+  hc_attn_post,
+  hc_attn_comb,  // float [rows, 4 | 4 | 16]
+  attn_in,       // bf16 [rows, d]
+  attn_q,        // bf16 [rows, heads * head_dim], rotated
+  index_score,   // float [rows, score columns]; asked for by wants_scores
+  topk,          // int32 [rows, k]: selected compressed rows, ascending, -1 behind
+  attn_out,      // bf16 [rows, d]
+  x_mid,         // bf16 [rows, 4 * d]
+  hc_ffn_pre,
+  hc_ffn_post,
+  hc_ffn_comb,
   ffn_in,       // bf16 [rows, d]
   gate_idx,     // int32 [rows, experts per token]
   gate_w,       // float [rows, experts per token]

@@ -28,7 +28,8 @@ void Forward::pool(const BlockWeights& w, int source, int64_t& groups) {
     SequenceState& state = *runs_[static_cast<size_t>(r)].state;
     const RunView& v = b_.views[r];
     for (int64_t j = v.start / 2; j < (v.start + v.rows) / 2; ++j) {
-      const int64_t row = v.first_row + 2 * j - v.start;  // of the group's first token; before the run if that is in the carry
+      const int64_t row =
+          v.first_row + 2 * j - v.start;  // of the group's first token; before the run if that is in the carry
       if (2 * j < v.start) {
         k0[groups] = state.carry(source, 2 * j);
         z0[groups] = k0[groups] + d;
@@ -106,11 +107,11 @@ void Forward::select(const BlockWeights& w, int layer) {
   const IndexerWeights& indexer = *w.attn.indexer;
   const int64_t width = c.index_n_heads * c.index_head_dim;
   linear(view(b_.qrq, c.q_lora_rank), indexer.wq_b, view(b_.index_q, width));
-  kernels().rope(context_,
-                 {view(b_.index_q, width), c.index_head_dim, b_.cos[1], b_.sin[1], c.qk_rope_head_dim / 2, false, true});
+  kernels().rope(
+      context_, {view(b_.index_q, width), c.index_head_dim, b_.cos[1], b_.sin[1], c.qk_rope_head_dim / 2, false, true});
   linear(view(b_.h, c.hidden_size), indexer.weights_proj, view(b_.index_w, c.index_n_heads));
-  const float factor =
-      static_cast<float>((1.0 / std::sqrt(static_cast<double>(c.index_head_dim))) * (1.0 / std::sqrt(static_cast<double>(c.index_n_heads))));
+  const float factor = static_cast<float>((1.0 / std::sqrt(static_cast<double>(c.index_head_dim))) *
+                                          (1.0 / std::sqrt(static_cast<double>(c.index_n_heads))));
   for (int64_t i = 0; i < rows_ * c.index_n_heads; ++i) b_.index_w[i] = to_bf16(to_float(b_.index_w[i]) * factor);
 
   bind_source(w.role.kv_source);

@@ -28,8 +28,8 @@ struct Step {
 
 // Valid until the next forward of the same model.
 struct StepResult {
-  Rows<const float> logits;         // wanted rows, runs one after the other
-  Rows<const bf16> main_hidden;     // taps of the decoder rows (spec 4.4)
+  Rows<const float> logits;      // wanted rows, runs one after the other
+  Rows<const bf16> main_hidden;  // taps of the decoder rows (spec 4.4)
 };
 
 }  // namespace deepinfer

@@ -30,7 +30,8 @@ struct Binder {
 ExpertWeights bind_expert(const Binder& b) { return {b.matrix("w1"), b.matrix("w2"), b.matrix("w3")}; }
 
 HcWeights bind_hc(const Binder& b, const std::string& which) {
-  return {b.vector<float>("hc_" + which + "_fn"), b.vector<float>("hc_" + which + "_base"), b.vector<float>("hc_" + which + "_scale")};
+  return {b.vector<float>("hc_" + which + "_fn"), b.vector<float>("hc_" + which + "_base"),
+          b.vector<float>("hc_" + which + "_scale")};
 }
 
 AttentionWeights bind_attention(const Binder& b, const LayerRole& role) {
@@ -108,7 +109,8 @@ Result<ModelWeights> ModelWeights::bind(const Checkpoint& checkpoint) {
   const int64_t stages = config.num_nextn_predict_layers;
   for (int64_t s = 0; s < stages; ++s) {
     const Binder b = top.at(fmt::format("mtp.{}.", s));
-    w.draft.stages.push_back(bind_block(b, LayerRole(), config.dspark_n_routed_experts, config.dspark_num_experts_per_tok));
+    w.draft.stages.push_back(
+        bind_block(b, LayerRole(), config.dspark_n_routed_experts, config.dspark_num_experts_per_tok));
     if (s == 0) {
       w.draft.main_proj = b.matrix("main_proj");
       w.draft.main_norm = b.vector<bf16>("main_norm.weight");

@@ -23,6 +23,7 @@ const Kernels kTable = {DI_STRING(DI_ISA_NAME),
                         moe_experts,
                         engram_hash,
                         engram_gather,
-                        engram_write, ring_store};
+                        engram_write,
+                        ring_store};
 
 }  // namespace deepinfer::DI_ISA
