@@ -99,20 +99,20 @@ Status Model::plan() {
                        c.o_groups * c.o_lora_rank, c.hidden_size + c.dspark_markov_rank,
                        (c.engram_max_ngram_size - 1) * c.engram_n_heads * c.engram_head_dim});
   Arena measure;
-  StepBuffers::carve(measure, c, options_.max_step_tokens, options_.max_runs, options_.max_logit_rows);
+  StepBuffers::carve(measure, c, limits_.max_step_tokens, limits_.max_runs, limits_.max_logit_rows);
   // Pointer lists of sources.cc (four a row) and the draft head.
-  const int64_t lists = options_.max_step_tokens * 8 * 8 + (1 << 14);
+  const int64_t lists = limits_.max_step_tokens * 8 * 8 + (1 << 14);
   const int64_t draft =
-      options_.max_step_tokens * (c.dspark_markov_rank + c.hidden_size + c.dspark_markov_rank + 64) * 2 +
+      limits_.max_step_tokens * (c.dspark_markov_rank + c.hidden_size + c.dspark_markov_rank + 64) * 2 +
       c.vocab_size * 4;
-  arena_bytes_ = measure.peak_bytes() + lists + (options_.drafts ? draft : 0) +
-                 op_scratch_bytes(c, options_.max_step_tokens, pool_->threads(), options_.max_context);
+  arena_bytes_ = measure.peak_bytes() + lists + (limits_.drafts ? draft : 0) +
+                 op_scratch_bytes(c, limits_.max_step_tokens, pool_->threads(), limits_.max_context);
   arena_bytes_ = (arena_bytes_ + 4095) / 4096 * 4096;
   thread_scratch_bytes_ = thread_bytes(c, matrix_k);
   const int64_t total = arena_bytes_ + thread_scratch_bytes_ * pool_->threads() + 4096;
   if (total > int64_t{1} << 40)
     return error(Code::resource_exhausted, "a step of {} tokens would need {} bytes of scratch",
-                 options_.max_step_tokens, total);
+                 limits_.max_step_tokens, total);
   memory_ = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(total));
   return {};
 }

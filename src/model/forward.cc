@@ -11,7 +11,7 @@ Forward::Forward(Model& model, std::span<const Run> runs, Probe* probe)
   memory += -reinterpret_cast<uintptr_t>(memory) & 63;
   arena_ = Arena(memory, model.arena_bytes_);
   context_ = {model.pool_.get(), &arena_, memory + model.arena_bytes_, model.thread_scratch_bytes_};
-  const ModelOptions& options = model.options_;
+  const ModelLimits& options = model.limits_;
   b_ = StepBuffers::carve(arena_, config(), options.max_step_tokens, options.max_runs, options.max_logit_rows);
 }
 

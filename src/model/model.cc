@@ -40,10 +40,10 @@ std::vector<float> rope_frequencies(double theta, int64_t dim, const RopeScaling
 Model::~Model() = default;
 
 Result<std::unique_ptr<Model>> Model::load(std::shared_ptr<const Checkpoint> checkpoint, std::vector<int32_t> token_map,
-                                           const ModelOptions& options) {
+                                           const ModelLimits& options) {
   std::unique_ptr<Model> model(new Model());
   const ModelConfig& c = checkpoint->config();
-  ModelOptions& o = model->options_;
+  ModelLimits& o = model->limits_;
   o = options;
   if (o.threads <= 0) o.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
   if (o.max_step_tokens <= 0) return invalid("max_step_tokens: {}, at least 1 is needed", o.max_step_tokens);
@@ -95,17 +95,17 @@ int64_t Model::scratch_bytes() const { return arena_bytes_ + thread_scratch_byte
 
 Result<StepResult> Model::forward(const Step& step) {
   int64_t rows = 0, logit_rows = 0;
-  if (static_cast<int64_t>(step.runs.size()) > options_.max_runs) {
-    return error(Code::resource_exhausted, "step: {} runs, planned for {}", step.runs.size(), options_.max_runs);
+  if (static_cast<int64_t>(step.runs.size()) > limits_.max_runs) {
+    return error(Code::resource_exhausted, "step: {} runs, planned for {}", step.runs.size(), limits_.max_runs);
   }
   for (const Run& run : step.runs) {
     const int64_t start = run.state->length(), count = static_cast<int64_t>(run.tokens.size()), end = start + count;
     if (count == 0) return invalid("step: a run without tokens");
     rows += count;
     if (run.logits != LogitRows::none) logit_rows += run.logits == LogitRows::all ? count : 1;
-    if (end > options_.max_context) {
+    if (end > limits_.max_context) {
       return error(Code::resource_exhausted, "a sequence of {} tokens is longer than the context of {}", end,
-                   options_.max_context);
+                   limits_.max_context);
     }
     for (const int32_t token : run.tokens) {
       if (token < 0 || token >= config().vocab_size)
@@ -123,12 +123,12 @@ Result<StepResult> Model::forward(const Step& step) {
                      run.state->window_begin(), run.decoder_from);
     }
   }
-  if (rows > options_.max_step_tokens) {
-    return error(Code::resource_exhausted, "step: {} tokens, planned for {}", rows, options_.max_step_tokens);
+  if (rows > limits_.max_step_tokens) {
+    return error(Code::resource_exhausted, "step: {} tokens, planned for {}", rows, limits_.max_step_tokens);
   }
-  if (logit_rows > options_.max_logit_rows) {
+  if (logit_rows > limits_.max_logit_rows) {
     return error(Code::resource_exhausted, "step: logits of {} rows, planned for {}", logit_rows,
-                 options_.max_logit_rows);
+                 limits_.max_logit_rows);
   }
   for (const Run& run : step.runs) {
     DI_RETURN_IF_ERROR(run.state->reserve(run.state->length() + static_cast<int64_t>(run.tokens.size())));
@@ -150,10 +150,10 @@ Result<StepResult> Model::forward(const Step& step) {
 Result<DraftResult> Model::draft(std::span<const DraftRun> drafts, Probe* probe) {
   const int64_t rows = static_cast<int64_t>(drafts.size()) * config().dspark_block_size;
   if (layout_->draft_stages == 0) return invalid("draft: the model was loaded without drafts");
-  if (rows > options_.max_step_tokens || rows > options_.max_logit_rows ||
-      static_cast<int64_t>(drafts.size()) > options_.max_runs) {
+  if (rows > limits_.max_step_tokens || rows > limits_.max_logit_rows ||
+      static_cast<int64_t>(drafts.size()) > limits_.max_runs) {
     return error(Code::resource_exhausted, "draft: {} rows, planned for {}", rows,
-                 std::min(options_.max_step_tokens, options_.max_logit_rows));
+                 std::min(limits_.max_step_tokens, limits_.max_logit_rows));
   }
   std::vector<Run> runs;
   for (const DraftRun& draft : drafts) {
@@ -167,9 +167,9 @@ Result<DraftResult> Model::draft(std::span<const DraftRun> drafts, Probe* probe)
 
 Status Model::feed_drafts(SequenceState& state, int64_t first_position, Rows<const bf16> main_hidden) {
   if (layout_->draft_stages == 0) return invalid("draft rings: the model was loaded without drafts");
-  if (main_hidden.rows > options_.max_step_tokens) {
+  if (main_hidden.rows > limits_.max_step_tokens) {
     return error(Code::resource_exhausted, "draft rings: {} rows, planned for {}", main_hidden.rows,
-                 options_.max_step_tokens);
+                 limits_.max_step_tokens);
   }
   const Run run{&state, {}, LogitRows::none, 0};
   return Forward(*this, {&run, 1}, nullptr).run_feed(first_position, main_hidden);

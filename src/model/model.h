@@ -16,7 +16,7 @@
 
 namespace deepinfer {
 
-struct ModelOptions {
+struct ModelLimits {
   int threads = 0;                // 0: one per core
   std::string instruction_set;    // empty: the best of this machine; else avx512, avx2, portable
   int64_t max_step_tokens = 512;  // rows of the largest step
@@ -42,11 +42,11 @@ class Model {
  public:
   // `token_map`: class of each token id for the n-gram hash (spec 8.1), [vocab].
   static Result<std::unique_ptr<Model>> load(std::shared_ptr<const Checkpoint> checkpoint,
-                                             std::vector<int32_t> token_map, const ModelOptions& options);
+                                             std::vector<int32_t> token_map, const ModelLimits& options);
   ~Model();
 
   const ModelConfig& config() const { return checkpoint_->config(); }
-  const ModelOptions& options() const { return options_; }
+  const ModelLimits& limits() const { return limits_; }
   const std::shared_ptr<const StateLayout>& layout() const { return layout_; }
   const Kernels& kernels() const { return *kernels_; }
   int64_t scratch_bytes() const;
@@ -68,7 +68,7 @@ class Model {
 
   std::shared_ptr<const Checkpoint> checkpoint_;
   std::vector<int32_t> token_map_;
-  ModelOptions options_;
+  ModelLimits limits_;
   ModelWeights weights_;
   std::shared_ptr<const StateLayout> layout_;
   const Kernels* kernels_ = nullptr;

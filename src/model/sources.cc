@@ -129,7 +129,7 @@ void Forward::select(const BlockWeights& w, int layer) {
   args.use_candidates = w.role.uses_candidates;
   args.candidates = b_.candidates;
   args.selected = view(b_.selected, c.index_topk);
-  args.max_rows = model_.options_.max_context;
+  args.max_rows = model_.limits_.max_context;
   if (probe_ != nullptr) args.scores = probe_->wants_scores(layer, rows_);
   kernels().index_select(context_, args);
   if (probe_ == nullptr) return;
