@@ -16,10 +16,10 @@
 namespace deepinfer {
 
 // Bytes [begin, end) of a text.
-struct Range {
+struct ByteRange {
   size_t begin = 0;
   size_t end = 0;
-  bool operator==(const Range&) const = default;
+  bool operator==(const ByteRange&) const = default;
 };
 
 // What the model's first token continues.
@@ -33,7 +33,7 @@ enum class AnswerStart {
 
 struct RenderedPrompt {
   std::string text;
-  std::vector<Range> special_ranges;  // ascending, disjoint, each one control token
+  std::vector<ByteRange> special_ranges;  // ascending, disjoint, each one control token
   AnswerStart answer_start = AnswerStart::content;
 };
 

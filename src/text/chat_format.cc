@@ -195,7 +195,7 @@ class Renderer {
     return {};
   }
   static Status append_canonical(std::string& out, std::string_view json, const std::string& what) {
-    const Result<Json> parsed = Json::parse(json);
+    const Result<JsonValue> parsed = JsonValue::parse(json);
     if (!parsed.ok()) return invalid("{}: {}", what, parsed.status().message());
     parsed->dump_to(out);
     return {};
@@ -256,15 +256,15 @@ class Renderer {
       marked(i > 0 ? "\n<\x01 invoke name=\"" : "<\x01 invoke name=\"");
       text(calls[i].name);
       text("\">\n");
-      const Result<Json> arguments = Json::parse(calls[i].arguments);
-      if (!arguments.ok() || !arguments->is(Json::Kind::object)) {
+      const Result<JsonValue> arguments = JsonValue::parse(calls[i].arguments);
+      if (!arguments.ok() || !arguments->is(JsonValue::Kind::object)) {
         parameter("arguments", true, calls[i].arguments);
       } else {
         bool separate = false;
-        for (const Json::Member& member : arguments->members()) {
+        for (const JsonValue::Member& member : arguments->members()) {
           if (separate) text("\n");
           separate = true;
-          const bool is_string = member.value.is(Json::Kind::string);
+          const bool is_string = member.value.is(JsonValue::Kind::string);
           parameter(member.key, is_string, is_string ? member.value.string() : member.value.dump());
         }
       }

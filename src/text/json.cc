@@ -62,11 +62,11 @@ class JsonReader {
  public:
   explicit JsonReader(std::string_view text) : text_(text) {}
 
-  Result<Json> document() {
+  Result<JsonValue> document() {
     if (const size_t bad = find_invalid_utf8(text_); bad != std::string_view::npos) {
       return invalid("JSON: byte {}: not valid UTF-8 (0x{:02x})", bad, static_cast<unsigned char>(text_[bad]));
     }
-    Json root;
+    JsonValue root;
     DI_RETURN_IF_ERROR(value(root, 0));
     skip_blanks();
     if (at_ < text_.size()) return expected("the end of the document");
@@ -95,7 +95,7 @@ class JsonReader {
     return true;
   }
 
-  Status value(Json& out, int depth) {
+  Status value(JsonValue& out, int depth) {
     skip_blanks();
     if (at_ >= text_.size()) return expected("a value");
     const char c = text_[at_];
@@ -104,21 +104,21 @@ class JsonReader {
       return c == '{' ? object(out, depth + 1) : array(out, depth + 1);
     }
     if (c == '"') {
-      out.kind_ = Json::Kind::string;
+      out.kind_ = JsonValue::Kind::string;
       return string(out.text_);
     }
     if (c == '-' || is_digit(c)) return number(out);
     if (take_word("null")) return {};
     if (take_word("true") || take_word("false")) {
-      out.kind_ = Json::Kind::boolean;
+      out.kind_ = JsonValue::Kind::boolean;
       out.magnitude_ = text_[at_ - 2] == 'u';
       return {};
     }
     return expected("a value");
   }
 
-  Status array(Json& out, int depth) {
-    out.kind_ = Json::Kind::array;
+  Status array(JsonValue& out, int depth) {
+    out.kind_ = JsonValue::Kind::array;
     ++at_;
     skip_blanks();
     if (take(']')) return {};
@@ -130,15 +130,15 @@ class JsonReader {
     }
   }
 
-  Status object(Json& out, int depth) {
-    out.kind_ = Json::Kind::object;
+  Status object(JsonValue& out, int depth) {
+    out.kind_ = JsonValue::Kind::object;
     ++at_;
     skip_blanks();
     if (take('}')) return {};
     for (;;) {
       skip_blanks();
       if (at_ >= text_.size() || text_[at_] != '"') return expected("a key");
-      Json::Member& member = out.members_.emplace_back();
+      JsonValue::Member& member = out.members_.emplace_back();
       DI_RETURN_IF_ERROR(string(member.key));
       skip_blanks();
       if (!take(':')) return expected("':'");
@@ -152,7 +152,7 @@ class JsonReader {
   }
 
   // Sorting makes this n log n: an object with a million keys must not take a million squared steps.
-  static void merge_repeated_keys(std::vector<Json::Member>& members) {
+  static void merge_repeated_keys(std::vector<JsonValue::Member>& members) {
     if (members.size() < 2) return;
     std::vector<size_t> order(members.size());
     std::iota(order.begin(), order.end(), size_t{0});
@@ -230,7 +230,7 @@ class JsonReader {
     return invalid("JSON: byte {}: a \\u escape of half a surrogate pair is no character", at);
   }
 
-  Status number(Json& out) {
+  Status number(JsonValue& out) {
     const size_t begin = at_;
     const bool negative = take('-');
     const size_t digits = at_;
@@ -254,13 +254,13 @@ class JsonReader {
       uint64_t magnitude = 0;
       const auto [end, error] = std::from_chars(integer.data(), integer.data() + integer.size(), magnitude);
       if (error == std::errc() && (!negative || magnitude <= uint64_t{1} << 63)) {
-        out.kind_ = Json::Kind::integer;
+        out.kind_ = JsonValue::Kind::integer;
         out.negative_ = negative;
         out.magnitude_ = magnitude;
         return {};
       }
     }
-    out.kind_ = Json::Kind::real;
+    out.kind_ = JsonValue::Kind::real;
     const auto [end, error] = std::from_chars(all.data(), all.data() + all.size(), out.real_);
     if (error != std::errc()) {
       if (leading_exponent(all) > 0) return invalid("JSON: byte {}: the number does not fit a double", begin);
@@ -278,9 +278,9 @@ class JsonReader {
   size_t at_ = 0;
 };
 
-Result<Json> Json::parse(std::string_view text) { return JsonReader(text).document(); }
+Result<JsonValue> JsonValue::parse(std::string_view text) { return JsonReader(text).document(); }
 
-std::string_view Json::kind_name() const {
+std::string_view JsonValue::kind_name() const {
   switch (kind_) {
     case Kind::null:
       return "null";
@@ -300,25 +300,25 @@ std::string_view Json::kind_name() const {
   return "";
 }
 
-double Json::number() const {
+double JsonValue::number() const {
   if (kind_ == Kind::real) return real_;
   if (kind_ != Kind::integer) return 0;
   return negative_ ? -static_cast<double>(magnitude_) : static_cast<double>(magnitude_);
 }
 
-std::optional<int64_t> Json::as_int64() const {
+std::optional<int64_t> JsonValue::as_int64() const {
   if (kind_ != Kind::integer) return std::nullopt;
   if (negative_) return static_cast<int64_t>(~magnitude_ + 1);
   if (magnitude_ > static_cast<uint64_t>(INT64_MAX)) return std::nullopt;
   return static_cast<int64_t>(magnitude_);
 }
 
-std::optional<uint64_t> Json::as_uint64() const {
+std::optional<uint64_t> JsonValue::as_uint64() const {
   if (kind_ != Kind::integer || negative_) return std::nullopt;
   return magnitude_;
 }
 
-const Json* Json::find(std::string_view key) const {
+const JsonValue* JsonValue::find(std::string_view key) const {
   for (const Member& member : members_) {
     if (member.key == key) return &member.value;
   }

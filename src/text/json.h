@@ -26,12 +26,12 @@ namespace deepinfer {
 inline constexpr int kMaxJsonDepth = 127;
 
 // One value of a document. Accessors for another kind than kind() return empty values.
-class Json {
+class JsonValue {
  public:
   enum class Kind : uint8_t { null, boolean, integer, real, string, array, object };
   struct Member;
 
-  static Result<Json> parse(std::string_view text);
+  static Result<JsonValue> parse(std::string_view text);
 
   Kind kind() const { return kind_; }
   bool is(Kind kind) const { return kind_ == kind; }
@@ -44,10 +44,10 @@ class Json {
   std::optional<int64_t> as_int64() const;
   std::optional<uint64_t> as_uint64() const;
   const std::string& string() const { return text_; }
-  const std::vector<Json>& items() const { return items_; }
+  const std::vector<JsonValue>& items() const { return items_; }
   const std::vector<Member>& members() const { return members_; }
   // The member's value, or nullptr. Linear: for objects with few members.
-  const Json* find(std::string_view key) const;
+  const JsonValue* find(std::string_view key) const;
 
   // The document as one line of text.
   std::string dump() const;
@@ -61,13 +61,13 @@ class Json {
   uint64_t magnitude_ = 0;  // integer: |value|; boolean: 0 or 1
   double real_ = 0;
   std::string text_;
-  std::vector<Json> items_;
+  std::vector<JsonValue> items_;
   std::vector<Member> members_;
 };
 
-struct Json::Member {
+struct JsonValue::Member {
   std::string key;
-  Json value;
+  JsonValue value;
 };
 
 // Appends `text` as a JSON string, quotes included. `text` is UTF-8.

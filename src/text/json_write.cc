@@ -6,13 +6,13 @@
 
 namespace deepinfer {
 
-std::string Json::dump() const {
+std::string JsonValue::dump() const {
   std::string out;
   dump_to(out);
   return out;
 }
 
-void Json::dump_to(std::string& out) const {
+void JsonValue::dump_to(std::string& out) const {
   switch (kind_) {
     case Kind::null:
       out += "null";

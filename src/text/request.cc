@@ -39,9 +39,9 @@ Status check_tools(const std::string& path, const std::vector<Tool>& tools) {
     DI_RETURN_IF_ERROR(check_text(at + ".name", tool.name));
     DI_RETURN_IF_ERROR(check_text(at + ".description", tool.description.value_or("")));
     if (tool.parameters.empty()) continue;
-    const Result<Json> schema = Json::parse(tool.parameters);
+    const Result<JsonValue> schema = JsonValue::parse(tool.parameters);
     if (!schema.ok()) return invalid("{}.parameters: {}", at, schema.status().message());
-    if (!schema->is(Json::Kind::object))
+    if (!schema->is(JsonValue::Kind::object))
       return invalid("{}.parameters: {} where an object is expected", at, schema->kind_name());
   }
   return {};
@@ -73,7 +73,7 @@ Status check_message(const std::string& at, const Message& message, bool last) {
 
 Status check_response_format(const ResponseFormat& format) {
   if (format.kind == ResponseFormat::Kind::json_schema) {
-    const Result<Json> schema = Json::parse(format.schema);
+    const Result<JsonValue> schema = JsonValue::parse(format.schema);
     if (!schema.ok()) return invalid("response_format.json_schema.schema: {}", schema.status().message());
   }
   if (format.kind == ResponseFormat::Kind::regex && format.schema.empty())

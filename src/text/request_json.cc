@@ -9,15 +9,15 @@
 namespace deepinfer {
 namespace {
 
-using Kind = Json::Kind;
+using Kind = JsonValue::Kind;
 
 // One object being read: remembers which names were asked for, so that done() can name what is left over.
 class Fields {
  public:
   // `path` names the object in messages; empty for the request itself.
-  Fields(const Json& object, std::string path) : object_(object), path_(std::move(path)) {}
+  Fields(const JsonValue& object, std::string path) : object_(object), path_(std::move(path)) {}
 
-  static Status expect_object(const Json& value, const std::string& path) {
+  static Status expect_object(const JsonValue& value, const std::string& path) {
     if (value.is(Kind::object)) return {};
     return invalid("{}: {} where an object is expected", path, value.kind_name());
   }
@@ -27,19 +27,19 @@ class Fields {
   }
 
   // The field's value; nullptr if absent or null.
-  const Json* take(std::string_view name) {
+  const JsonValue* take(std::string_view name) {
     known_.push_back(name);
-    const Json* value = object_.find(name);
+    const JsonValue* value = object_.find(name);
     return value == nullptr || value->is(Kind::null) ? nullptr : value;
   }
-  Status need(std::string_view name, const Json*& out) {
+  Status need(std::string_view name, const JsonValue*& out) {
     out = take(name);
     return out != nullptr ? Status() : invalid("{}: missing", at(name));
   }
 
   // The readers below leave `out` alone where the field is absent.
   Status read(std::string_view name, std::string& out) {
-    const Json* value = take(name);
+    const JsonValue* value = take(name);
     if (value == nullptr) return {};
     if (!value->is(Kind::string)) return wrong(name, *value, "a string");
     out = value->string();
@@ -48,19 +48,19 @@ class Fields {
   Status read(std::string_view name, std::optional<std::string>& out) {
     std::string text;
     DI_RETURN_IF_ERROR(read(name, text));
-    const Json* value = object_.find(name);
+    const JsonValue* value = object_.find(name);
     if (value != nullptr && value->is(Kind::string)) out = std::move(text);
     return {};
   }
   Status read(std::string_view name, bool& out) {
-    const Json* value = take(name);
+    const JsonValue* value = take(name);
     if (value == nullptr) return {};
     if (!value->is(Kind::boolean)) return wrong(name, *value, "true or false");
     out = value->boolean();
     return {};
   }
   Status read(std::string_view name, double& out) {
-    const Json* value = take(name);
+    const JsonValue* value = take(name);
     if (value == nullptr) return {};
     if (!value->is(Kind::integer) && !value->is(Kind::real)) return wrong(name, *value, "a number");
     out = value->number();
@@ -68,12 +68,12 @@ class Fields {
   }
   template <typename Int>
   Status read_integer(std::string_view name, Int& out) {
-    const Json* value = take(name);
+    const JsonValue* value = take(name);
     return value == nullptr ? Status() : integer(at(name), *value, out);
   }
   template <typename Int>
   Status read_integer(std::string_view name, std::optional<Int>& out) {
-    const Json* value = take(name);
+    const JsonValue* value = take(name);
     if (value == nullptr) return {};
     Int number = 0;
     DI_RETURN_IF_ERROR(integer(at(name), *value, number));
@@ -81,7 +81,7 @@ class Fields {
     return {};
   }
   template <typename Int>
-  static Status integer(const std::string& path, const Json& value, Int& out) {
+  static Status integer(const std::string& path, const JsonValue& value, Int& out) {
     const std::optional<int64_t> number = value.as_int64();
     if (!number || *number < int64_t{std::numeric_limits<Int>::min()} ||
         *number > int64_t{std::numeric_limits<Int>::max()}) {
@@ -92,13 +92,13 @@ class Fields {
     return {};
   }
 
-  Status wrong(std::string_view name, const Json& value, std::string_view accepted) const {
+  Status wrong(std::string_view name, const JsonValue& value, std::string_view accepted) const {
     return invalid("{}: {} where {} is expected", at(name), value.kind_name(), accepted);
   }
 
   // An error for the first field that nobody asked for. `owner`: what has the fields, e.g. "a user message".
   Status done(std::string_view owner) const {
-    for (const Json::Member& member : object_.members()) {
+    for (const JsonValue::Member& member : object_.members()) {
       if (std::find(known_.begin(), known_.end(), member.key) != known_.end()) continue;
       return invalid("{}: not a field of {}; the nearest is '{}'", at(member.key), owner,
                      nearest_name(member.key, known_));
@@ -107,29 +107,29 @@ class Fields {
   }
 
  private:
-  const Json& object_;
+  const JsonValue& object_;
   const std::string path_;
   std::vector<std::string_view> known_;
 };
 
 // Calls each(item, path) for the items of a list.
 template <typename Each>
-Status for_items(const std::string& path, const Json& list, Each each) {
+Status for_items(const std::string& path, const JsonValue& list, Each each) {
   if (!list.is(Kind::array)) return invalid("{}: {} where a list is expected", path, list.kind_name());
   for (size_t i = 0; i < list.items().size(); ++i)
     DI_RETURN_IF_ERROR(each(list.items()[i], fmt::format("{}[{}]", path, i)));
   return {};
 }
 
-Status read_ids(const std::string& path, const Json& list, std::vector<int32_t>& out) {
+Status read_ids(const std::string& path, const JsonValue& list, std::vector<int32_t>& out) {
   out.clear();
-  return for_items(path, list, [&](const Json& item, const std::string& at) {
+  return for_items(path, list, [&](const JsonValue& item, const std::string& at) {
     return Fields::integer(at, item, out.emplace_back());
   });
 }
 
 // Text, or a list of text parts, which are joined by a blank line.
-Status read_content(const std::string& path, const Json& value, std::string& out) {
+Status read_content(const std::string& path, const JsonValue& value, std::string& out) {
   if (value.is(Kind::string)) {
     out = value.string();
     return {};
@@ -137,7 +137,7 @@ Status read_content(const std::string& path, const Json& value, std::string& out
   if (!value.is(Kind::array))
     return invalid("{}: {} where a string or a list of parts is expected", path, value.kind_name());
   bool first = true;
-  return for_items(path, value, [&](const Json& part, const std::string& at) -> Status {
+  return for_items(path, value, [&](const JsonValue& part, const std::string& at) -> Status {
     DI_RETURN_IF_ERROR(Fields::expect_object(part, at));
     Fields fields(part, at);
     std::string type, text;
@@ -146,7 +146,7 @@ Status read_content(const std::string& path, const Json& value, std::string& out
       return error(Code::unsupported, "{}.type: '{}': image input is not supported, only text", at, type);
     }
     if (type != "text") return invalid("{}.type: '{}' where 'text' is expected", at, type);
-    const Json* value = nullptr;
+    const JsonValue* value = nullptr;
     DI_RETURN_IF_ERROR(fields.need("text", value));
     DI_RETURN_IF_ERROR(fields.read("text", text));
     if (!first) out += "\n\n";
@@ -157,8 +157,8 @@ Status read_content(const std::string& path, const Json& value, std::string& out
 }
 
 // {"type": "function", "function": {...}}: gives the inner object.
-Status read_function(const Json& item, const std::string& path, const char* owner, std::string* id,
-                     const Json*& function) {
+Status read_function(const JsonValue& item, const std::string& path, const char* owner, std::string* id,
+                     const JsonValue*& function) {
   DI_RETURN_IF_ERROR(Fields::expect_object(item, path));
   Fields fields(item, path);
   std::string type = "function";
@@ -170,17 +170,17 @@ Status read_function(const Json& item, const std::string& path, const char* owne
   return fields.done(owner);
 }
 
-Status read_tools(const std::string& path, const Json& list, std::vector<Tool>& out) {
-  return for_items(path, list, [&](const Json& item, const std::string& at) -> Status {
-    const Json* function = nullptr;
+Status read_tools(const std::string& path, const JsonValue& list, std::vector<Tool>& out) {
+  return for_items(path, list, [&](const JsonValue& item, const std::string& at) -> Status {
+    const JsonValue* function = nullptr;
     DI_RETURN_IF_ERROR(read_function(item, at, "a tool", nullptr, function));
     Fields fields(*function, at + ".function");
     Tool& tool = out.emplace_back();
-    const Json* name = nullptr;
+    const JsonValue* name = nullptr;
     DI_RETURN_IF_ERROR(fields.need("name", name));
     DI_RETURN_IF_ERROR(fields.read("name", tool.name));
     DI_RETURN_IF_ERROR(fields.read("description", tool.description));
-    if (const Json* schema = fields.take("parameters")) {
+    if (const JsonValue* schema = fields.take("parameters")) {
       if (!schema->is(Kind::object)) return fields.wrong("parameters", *schema, "an object");
       tool.parameters = schema->dump();
     }
@@ -189,13 +189,13 @@ Status read_tools(const std::string& path, const Json& list, std::vector<Tool>& 
   });
 }
 
-Status read_calls(const std::string& path, const Json& list, std::vector<ToolCall>& out) {
-  return for_items(path, list, [&](const Json& item, const std::string& at) -> Status {
+Status read_calls(const std::string& path, const JsonValue& list, std::vector<ToolCall>& out) {
+  return for_items(path, list, [&](const JsonValue& item, const std::string& at) -> Status {
     ToolCall& call = out.emplace_back();
-    const Json* function = nullptr;
+    const JsonValue* function = nullptr;
     DI_RETURN_IF_ERROR(read_function(item, at, "a call", &call.id, function));
     Fields fields(*function, at + ".function");
-    const Json* needed = nullptr;
+    const JsonValue* needed = nullptr;
     DI_RETURN_IF_ERROR(fields.need("name", needed));
     DI_RETURN_IF_ERROR(fields.read("name", call.name));
     DI_RETURN_IF_ERROR(fields.need("arguments", needed));
@@ -204,10 +204,10 @@ Status read_calls(const std::string& path, const Json& list, std::vector<ToolCal
   });
 }
 
-Status read_message(const Json& item, const std::string& at, Message& out) {
+Status read_message(const JsonValue& item, const std::string& at, Message& out) {
   DI_RETURN_IF_ERROR(Fields::expect_object(item, at));
   Fields fields(item, at);
-  const Json* role = nullptr;
+  const JsonValue* role = nullptr;
   DI_RETURN_IF_ERROR(fields.need("role", role));
   std::string name;
   DI_RETURN_IF_ERROR(fields.read("role", name));
@@ -219,14 +219,14 @@ Status read_message(const Json& item, const std::string& at, Message& out) {
   if (!found)
     return invalid("{}.role: '{}'; accepted are system, developer, user, assistant, tool, latest_reminder", at, name);
 
-  const Json* content = fields.take("content");
+  const JsonValue* content = fields.take("content");
   if (content != nullptr) DI_RETURN_IF_ERROR(read_content(at + ".content", *content, out.content));
   DI_RETURN_IF_ERROR(fields.read("name", out.name));
   if (out.role == Role::system) {
-    if (const Json* tools = fields.take("tools")) DI_RETURN_IF_ERROR(read_tools(at + ".tools", *tools, out.tools));
+    if (const JsonValue* tools = fields.take("tools")) DI_RETURN_IF_ERROR(read_tools(at + ".tools", *tools, out.tools));
   } else if (out.role == Role::assistant) {
     DI_RETURN_IF_ERROR(fields.read("reasoning_content", out.reasoning_content));
-    if (const Json* calls = fields.take("tool_calls"))
+    if (const JsonValue* calls = fields.take("tool_calls"))
       DI_RETURN_IF_ERROR(read_calls(at + ".tool_calls", *calls, out.tool_calls));
     DI_RETURN_IF_ERROR(fields.read("prefix", out.prefix));
   } else if (out.role == Role::tool) {
@@ -237,7 +237,7 @@ Status read_message(const Json& item, const std::string& at, Message& out) {
   return fields.done(fmt::format("a message of role {}", role_name(out.role)));
 }
 
-Status read_tool_choice(const Json& value, ToolChoice& out) {
+Status read_tool_choice(const JsonValue& value, ToolChoice& out) {
   if (value.is(Kind::string)) {
     const std::string& name = value.string();
     if (name != "auto" && name != "none" && name != "required") {
@@ -250,20 +250,20 @@ Status read_tool_choice(const Json& value, ToolChoice& out) {
   }
   if (!value.is(Kind::object))
     return invalid("tool_choice: {} where a string or an object is expected", value.kind_name());
-  const Json* function = nullptr;
+  const JsonValue* function = nullptr;
   DI_RETURN_IF_ERROR(read_function(value, "tool_choice", "tool_choice", nullptr, function));
   Fields fields(*function, "tool_choice.function");
-  const Json* name = nullptr;
+  const JsonValue* name = nullptr;
   DI_RETURN_IF_ERROR(fields.need("name", name));
   out.kind = ToolChoice::Kind::named;
   DI_RETURN_IF_ERROR(fields.read("name", out.name));
   return fields.done("tool_choice.function");
 }
 
-Status read_response_format(const Json& value, ResponseFormat& out) {
+Status read_response_format(const JsonValue& value, ResponseFormat& out) {
   DI_RETURN_IF_ERROR(Fields::expect_object(value, "response_format"));
   Fields fields(value, "response_format");
-  const Json* inner = nullptr;
+  const JsonValue* inner = nullptr;
   DI_RETURN_IF_ERROR(fields.need("type", inner));
   std::string type;
   DI_RETURN_IF_ERROR(fields.read("type", type));
@@ -277,7 +277,7 @@ Status read_response_format(const Json& value, ResponseFormat& out) {
     DI_RETURN_IF_ERROR(schema.read("name", out.name));
     DI_RETURN_IF_ERROR(schema.read("description", out.description));
     DI_RETURN_IF_ERROR(schema.read("strict", out.strict));
-    const Json* text = nullptr;
+    const JsonValue* text = nullptr;
     DI_RETURN_IF_ERROR(schema.need("schema", text));
     out.schema = text->dump();
     DI_RETURN_IF_ERROR(schema.done("json_schema"));
@@ -291,7 +291,7 @@ Status read_response_format(const Json& value, ResponseFormat& out) {
   return fields.done("response_format of type " + type);
 }
 
-Status read_effort(const Json& value, std::optional<int>& out) {
+Status read_effort(const JsonValue& value, std::optional<int>& out) {
   constexpr std::string_view kAccepted =
       "accepted are none, minimal, low, medium, high, xhigh, max, ultra, or 1 to 100";
   if (value.is(Kind::string)) {
@@ -305,11 +305,11 @@ Status read_effort(const Json& value, std::optional<int>& out) {
   return {};
 }
 
-Status read_logit_bias(const Json& value, std::vector<std::pair<int32_t, double>>& out) {
+Status read_logit_bias(const JsonValue& value, std::vector<std::pair<int32_t, double>>& out) {
   if (!value.is(Kind::object))
     return invalid("logit_bias: {} where an object (id to number) is expected", value.kind_name());
   out.clear();
-  for (const Json::Member& member : value.members()) {
+  for (const JsonValue::Member& member : value.members()) {
     int32_t id = 0;
     const char* end = member.key.data() + member.key.size();
     const auto [stopped, failure] = std::from_chars(member.key.data(), end, id);
@@ -332,23 +332,23 @@ Status read_sampling(Fields& fields, SamplingParams& out) {
   DI_RETURN_IF_ERROR(fields.read("presence_penalty", out.presence_penalty));
   DI_RETURN_IF_ERROR(fields.read("frequency_penalty", out.frequency_penalty));
   DI_RETURN_IF_ERROR(fields.read("repetition_penalty", out.repetition_penalty));
-  if (const Json* bias = fields.take("logit_bias")) DI_RETURN_IF_ERROR(read_logit_bias(*bias, out.logit_bias));
-  if (const Json* stop = fields.take("stop")) {
+  if (const JsonValue* bias = fields.take("logit_bias")) DI_RETURN_IF_ERROR(read_logit_bias(*bias, out.logit_bias));
+  if (const JsonValue* stop = fields.take("stop")) {
     out.stop.clear();
     if (stop->is(Kind::string)) {
       out.stop.push_back(stop->string());
     } else {
-      DI_RETURN_IF_ERROR(for_items("stop", *stop, [&](const Json& item, const std::string& at) -> Status {
+      DI_RETURN_IF_ERROR(for_items("stop", *stop, [&](const JsonValue& item, const std::string& at) -> Status {
         if (!item.is(Kind::string)) return invalid("{}: {} where a string is expected", at, item.kind_name());
         out.stop.push_back(item.string());
         return {};
       }));
     }
   }
-  if (const Json* ids = fields.take("stop_token_ids"))
+  if (const JsonValue* ids = fields.take("stop_token_ids"))
     DI_RETURN_IF_ERROR(read_ids("stop_token_ids", *ids, out.stop_token_ids));
   DI_RETURN_IF_ERROR(fields.read("ignore_eos", out.ignore_eos));
-  if (const Json* seed = fields.take("seed")) {
+  if (const JsonValue* seed = fields.take("seed")) {
     out.seed = seed->as_uint64();
     if (!out.seed) return fields.wrong("seed", *seed, "an integer from 0 to 2^63 - 1");
   }
@@ -359,32 +359,32 @@ Status read_sampling(Fields& fields, SamplingParams& out) {
 }  // namespace
 
 Result<Request> read_request(std::string_view json, const SamplingParams& defaults) {
-  DI_ASSIGN_OR_RETURN(const Json root, Json::parse(json));
+  DI_ASSIGN_OR_RETURN(const JsonValue root, JsonValue::parse(json));
   DI_RETURN_IF_ERROR(Fields::expect_object(root, "request"));
   Request out;
   out.sampling = defaults;
   Fields fields(root, "");
   Conversation& chat = out.conversation;
   DI_RETURN_IF_ERROR(fields.read("id", out.id));
-  if (const Json* messages = fields.take("messages")) {
-    DI_RETURN_IF_ERROR(for_items("messages", *messages, [&](const Json& item, const std::string& at) {
+  if (const JsonValue* messages = fields.take("messages")) {
+    DI_RETURN_IF_ERROR(for_items("messages", *messages, [&](const JsonValue& item, const std::string& at) {
       return read_message(item, at, chat.messages.emplace_back());
     }));
     if (chat.messages.empty()) return invalid("messages: the list is empty");
   }
   DI_RETURN_IF_ERROR(fields.read("prompt", out.prompt));
-  if (const Json* ids = fields.take("prompt_token_ids")) {
+  if (const JsonValue* ids = fields.take("prompt_token_ids")) {
     DI_RETURN_IF_ERROR(read_ids("prompt_token_ids", *ids, out.prompt_token_ids.emplace()));
   }
-  if (const Json* tools = fields.take("tools")) DI_RETURN_IF_ERROR(read_tools("tools", *tools, chat.tools));
-  if (const Json* choice = fields.take("tool_choice")) DI_RETURN_IF_ERROR(read_tool_choice(*choice, chat.tool_choice));
-  if (const Json* format = fields.take("response_format"))
+  if (const JsonValue* tools = fields.take("tools")) DI_RETURN_IF_ERROR(read_tools("tools", *tools, chat.tools));
+  if (const JsonValue* choice = fields.take("tool_choice")) DI_RETURN_IF_ERROR(read_tool_choice(*choice, chat.tool_choice));
+  if (const JsonValue* format = fields.take("response_format"))
     DI_RETURN_IF_ERROR(read_response_format(*format, chat.response_format));
-  if (const Json* thinking = fields.take("thinking")) {
+  if (const JsonValue* thinking = fields.take("thinking")) {
     if (!thinking->is(Kind::boolean)) return fields.wrong("thinking", *thinking, "true or false");
     chat.thinking = thinking->boolean();
   }
-  if (const Json* effort = fields.take("reasoning_effort"))
+  if (const JsonValue* effort = fields.take("reasoning_effort"))
     DI_RETURN_IF_ERROR(read_effort(*effort, chat.reasoning_effort));
   DI_RETURN_IF_ERROR(fields.read_integer("thinking_budget", out.thinking_budget));
   DI_RETURN_IF_ERROR(read_sampling(fields, out.sampling));

@@ -1,4 +1,5 @@
-// Request objects on standard input, one a line -> {"prompt","special_ranges"} or {"error"}, one a line. For chat_oracle_test.py.
+// Request objects on standard input, one a line -> {"prompt","special_ranges"} or {"error"}, one a line. For
+// chat_oracle_test.py.
 #include <iostream>
 #include <string>
 
@@ -24,7 +25,7 @@ int main() {
     if (prompt.ok()) {
       out += ", \"special_ranges\": [";
       for (size_t i = 0; i < prompt->special_ranges.size(); ++i) {
-        const deepinfer::Range& range = prompt->special_ranges[i];
+        const deepinfer::ByteRange& range = prompt->special_ranges[i];
         out += fmt::format("{}[{}, {}]", i > 0 ? ", " : "", range.begin, range.end);
       }
       out += "]";
