@@ -1,6 +1,11 @@
 #include "checkpoint/state_bytes.h"
 
 namespace deepinfer {
+namespace {
+
+constexpr int64_t kAlignment = 64;  // of the float32 carries behind the byte rings
+
+}  // namespace
 
 StateBytes state_bytes(const ModelConfig& config) {
   const int64_t rollback = config.max_rollback();
@@ -14,12 +19,11 @@ StateBytes state_bytes(const ModelConfig& config) {
   for (const int layer : config.kv_source_layer_ids) {
     const int ratio = config.compress_ratios[static_cast<size_t>(layer)];
     bytes.per_token += static_cast<double>(bytes.kv_row + bytes.index_row) / ratio;
-    if (ratio == 2) bytes.carries += (1 + rollback) * 2 * config.head_dim * static_cast<int64_t>(sizeof(float));
+    if (ratio == 2) bytes.carries += (1 + rollback / 2) * 2 * config.head_dim * static_cast<int64_t>(sizeof(float));
   }
-  if (!config.engram_layer_ids.empty()) {
-    bytes.ngram_tail = (config.engram_max_ngram_size - 1 + rollback) * static_cast<int64_t>(sizeof(int32_t));
-  }
-  bytes.per_sequence = bytes.layer_rings + bytes.draft_rings + bytes.carries + bytes.ngram_tail;
+  bytes.ngram_tail = (config.engram_max_ngram_size - 1 + rollback) * static_cast<int64_t>(sizeof(int32_t));
+  const int64_t rings = bytes.layer_rings + bytes.draft_rings;
+  bytes.per_sequence = (rings + kAlignment - 1) / kAlignment * kAlignment + bytes.carries + bytes.ngram_tail;
   return bytes;
 }
 

@@ -18,11 +18,11 @@ struct StateBytes {
   // stage.
   int64_t window_row = 0, ring_rows = 0;
   int64_t layer_rings = 0, draft_rings = 0;  // of all layers, of all stages
-  int64_t carries = 0;                       // of all ratio-2 sources: 1 + max_rollback entries of two float32 rows
+  int64_t carries = 0;                       // of all ratio-2 sources: the even ones of 1 + max_rollback positions, two float32 rows each
   int64_t ngram_tail = 0;                    // the last max_ngram - 1 + max_rollback compressed token ids, 4 bytes each
   // Sums.
   double per_token = 0;      // compressed rows and index keys that a context token adds (half a row a ratio-2 source)
-  int64_t per_sequence = 0;  // whatever the length: rings, carries, tail
+  int64_t per_sequence = 0;  // whatever the length: rings (up to a multiple of 64), carries, tail
 };
 
 StateBytes state_bytes(const ModelConfig& config);
