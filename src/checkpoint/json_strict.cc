@@ -51,8 +51,8 @@ class Builder : public nlohmann::json_sax<Json> {
     return true;
   }
   bool open(Json value) {
-    if (stack_.size() >= kMaxJsonDepth) {
-      status_ = invalid("{}: JSON nested deeper than {} levels", where_, kMaxJsonDepth);
+    if (stack_.size() >= kMaxModelFileDepth) {
+      status_ = invalid("{}: JSON nested deeper than {} levels", where_, kMaxModelFileDepth);
       return false;
     }
     stack_.push_back(place(std::move(value)));

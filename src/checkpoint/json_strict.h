@@ -12,7 +12,7 @@
 
 namespace deepinfer {
 
-inline constexpr int kMaxJsonDepth = 16;
+inline constexpr int kMaxModelFileDepth = 16;
 
 // `where` is the path for messages. `out` is assigned only on success.
 Status parse_json_strict(std::string_view text, const std::string& where, nlohmann::json& out);

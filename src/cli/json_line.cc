@@ -4,7 +4,7 @@
 
 namespace deepinfer {
 
-std::string json_quote(std::string_view text) {
+std::string quoted_json(std::string_view text) {
   return nlohmann::json(text).dump(-1, ' ', false, nlohmann::json::error_handler_t::replace);
 }
 

@@ -13,10 +13,10 @@
 namespace deepinfer {
 
 // A JSON string with its quotes.
-std::string json_quote(std::string_view text);
+std::string quoted_json(std::string_view text);
 
-inline std::string json_value(std::string_view text) { return json_quote(text); }
-inline std::string json_value(const char* text) { return json_quote(text); }
+inline std::string json_value(std::string_view text) { return quoted_json(text); }
+inline std::string json_value(const char* text) { return quoted_json(text); }
 inline std::string json_value(bool value) { return value ? "true" : "false"; }
 template <typename T>
 requires std::is_integral_v<T> std::string json_value(T value) { return fmt::format("{}", value); }
@@ -45,7 +45,7 @@ class JsonLine {
   // `json` is put in as it is.
   JsonLine& raw(std::string_view key, std::string_view json) {
     text_ += text_.empty() ? "{" : ",";
-    text_ += json_quote(key);
+    text_ += quoted_json(key);
     text_ += ':';
     text_ += json;
     return *this;

@@ -7,11 +7,9 @@
 
 #include "cli/globals.h"
 #include "cli/inspect_command.h"
-#include "cli/render_command.h"
 #include "cli/run_command.h"
 #include "cli/synth_command.h"
 #include "cli/tokenize_command.h"
-#include "cli/verify_command.h"
 
 namespace deepinfer {
 namespace {
@@ -85,14 +83,10 @@ int run(int argc, char** argv) {
   add_run_options(*command("run", "answer a question"), run_options);
   TokenizeOptions tokenize_options;
   add_tokenize_options(*command("tokenize", "text to token ids and back"), tokenize_options);
-  RenderOptions render_options;
-  add_render_options(*command("render", "requests to prompts"), render_options);
   InspectOptions inspect_options;
   add_inspect_options(*command("inspect", "what a model directory holds"), inspect_options);
   SynthCliOptions synth_options;
   add_synth_options(*command("synth", "write a synthetic checkpoint"), synth_options);
-  VerifyOptions verify_options;
-  add_verify_options(*command("verify", "check golden data"), verify_options);
 
   try {
     app.parse(argc, argv);
@@ -106,7 +100,6 @@ int run(int argc, char** argv) {
   const std::string name = app.get_subcommands().front()->get_name();
   if (name == "run") return run_run(run_options, globals);
   if (name == "tokenize") return run_tokenize(tokenize_options, globals);
-  if (name == "render") return run_render(render_options, globals);
   if (name == "synth") {
     synth_options.json = globals.json;
     synth_options.threads = globals.threads;
@@ -120,7 +113,7 @@ int run(int argc, char** argv) {
     }
     return run_inspect(inspect_options);
   }
-  return run_verify(verify_options, globals);
+return Globals::kUsage;
 }
 
 }  // namespace

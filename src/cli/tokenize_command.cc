@@ -85,7 +85,7 @@ int run_tokenize(const TokenizeOptions& options, const Globals& globals) {
       for (const int32_t id : ids) pieces.emplace_back(tokenizer->token_bytes(id));
       std::cout << JsonLine().raw("ids", json_list(ids)).raw("pieces", json_list(pieces)).str() << "\n";
     } else {
-      for (const int32_t id : ids) std::cout << fmt::format("{:>7}  {}\n", id, json_quote(tokenizer->token_bytes(id)));
+      for (const int32_t id : ids) std::cout << fmt::format("{:>7}  {}\n", id, quoted_json(tokenizer->token_bytes(id)));
     }
     return Globals::kDone;
   }

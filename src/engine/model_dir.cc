@@ -25,11 +25,7 @@ Result<std::vector<int32_t>> read_token_classes(const std::string& dir, const Mo
         Code::not_found,
         "{}: neither token_map.safetensors nor tokenizer.json, and the Engram layers need the one or the other", dir);
   }
-  if (tokenizer->vocab_size() != config.vocab_size) {
-    return invalid("{}/tokenizer.json: {} ids, text_config.vocab_size is {}", dir, tokenizer->vocab_size(),
-                   config.vocab_size);
-  }
-  DI_ASSIGN_OR_RETURN(std::vector<int32_t> map, engram_token_map(*tokenizer));
+  DI_ASSIGN_OR_RETURN(std::vector<int32_t> map, engram_token_map(*tokenizer, config.vocab_size));
   int32_t classes = 0;
   for (const int32_t cls : map) classes = std::max(classes, cls + 1);
   if (classes != config.engram_compressed_vocab_size) {

@@ -1,0 +1,105 @@
+#include "cli/synth_command.h"
+
+#include <CLI/CLI.hpp>
+#include <chrono>
+#include <cstdio>
+#include <filesystem>
+#include <thread>
+
+#include "checkpoint/synth.h"
+
+namespace deepinfer {
+namespace {
+
+int report(const Status& status) {
+  std::fflush(stdout);
+  fmt::print(stderr, "deepinfer synth: {}\n", status.message());
+  return status.code() == Code::io_error ? 1 : 2;
+}
+
+}  // namespace
+
+std::string synth_config_name(const std::string& config_path) {
+  std::error_code failure;
+  std::filesystem::path path = std::filesystem::absolute(config_path, failure);
+  if (failure) path = config_path;
+  std::string name = path.stem().string();
+  if (name == "config" || name.starts_with("config_")) {
+    path = path.lexically_normal().parent_path();
+    if (path.filename() == "checkpoint") path = path.parent_path();
+    return path.filename().string();
+  }
+  return name.substr(0, name.find('_'));
+}
+
+void add_synth_options(CLI::App& command, SynthCliOptions& options) {
+  command.add_option("CONFIG", options.config_path, "config.json of the model")->required();
+  command.add_option("OUT", options.out_dir, "directory to write; new or empty")->required();
+  command.add_option("--seed", options.seed, "seed of the weights")->capture_default_str();
+  command
+      .add_option("--layers", options.layers,
+                  "only these layers, comma-separated and ascending; renumbered, with sources, Engram layers and taps")
+      ->delimiter(',')
+      ->allow_extra_args(false);
+  command.add_option("--experts", options.experts, "routed experts a layer (draft stages: at most as many)")
+      ->check(CLI::Range(int64_t{1}, int64_t{4096}));
+  command
+      .add_option("--engram-rows", options.engram_rows,
+                  "about so many Engram table rows a layer: the hash's primes start at N / columns")
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
+  auto* shards =
+      command.add_option("--shards", options.shards, "number of files, of about equal size")->check(CLI::Range(1, 800));
+  command.add_option("--max-shard-bytes", options.max_shard_bytes, "largest file, unless one tensor is larger")
+      ->capture_default_str()
+      ->check(CLI::Range(int64_t{1}, int64_t{1} << 50))
+      ->excludes(shards);
+  command.add_option("--name", options.name,
+                     "name of the configuration, which the token map is drawn by (default: the file's name, or its "
+                     "directory's for config*.json)");
+  command.add_flag("--overwrite", options.overwrite, "replace what an earlier run wrote to OUT");
+}
+
+int run_synth(const SynthCliOptions& options) {
+  const Result<ModelConfig> original = read_config(options.config_path);
+  if (!original.ok()) return report(original.status());
+  const Result<ModelConfig> config = synth_config(*original, {options.layers, options.experts, options.engram_rows});
+  if (!config.ok())
+    return report(error(config.status().code(), "{}: {}", options.config_path, config.status().message()));
+
+  SynthOptions synth;
+  synth.config_name = options.name.empty() ? synth_config_name(options.config_path) : options.name;
+  synth.seed = options.seed;
+  synth.out_dir = options.out_dir;
+  synth.overwrite = options.overwrite;
+  synth.shards = options.shards;
+  synth.max_shard_bytes = options.max_shard_bytes;
+  synth.threads =
+      options.threads > 0 ? options.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  const auto start = std::chrono::steady_clock::now();
+  const auto seconds = [&start] {
+    return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();
+  };
+  double reported = 0;
+  synth.progress = [&](int64_t done, int64_t total) {
+    if (const double now = seconds(); now - reported >= 2.0) {
+      reported = now;
+      fmt::print(stderr, "{:.1f} of {:.1f} GB, {:.0f} MB/s\n", static_cast<double>(done) / 1e9,
+                 static_cast<double>(total) / 1e9, static_cast<double>(done) / 1e6 / now);
+    }
+  };
+  const Result<SynthSummary> summary = synthesize(*config, synth);
+  if (!summary.ok()) return report(summary.status());
+  const double rate = static_cast<double>(summary->bytes) / 1e6 / seconds();
+  if (options.json) {
+    fmt::print(R"({{"tensors":{},"bytes":{},"files":{},"seed":{},"time_s":{:.3f},"mb_per_s":{:.0f}}})"
+               "\n",
+               summary->tensors, summary->bytes, summary->files, options.seed, seconds(), rate);
+  } else {
+    fmt::print("{}: {} tensors, {} bytes in {} files, {:.2f} s, {:.0f} MB/s; configuration \"{}\", seed {}\n",
+               options.out_dir, summary->tensors, summary->bytes, summary->files, seconds(), rate, synth.config_name,
+               options.seed);
+  }
+  return 0;
+}
+
+}  // namespace deepinfer
