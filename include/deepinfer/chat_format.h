@@ -10,17 +10,11 @@
 #include <string>
 #include <vector>
 
+#include "deepinfer/byte_range.h"
 #include "deepinfer/request.h"
 #include "deepinfer/status.h"
 
 namespace deepinfer {
-
-// Bytes [begin, end) of a text.
-struct ByteRange {
-  size_t begin = 0;
-  size_t end = 0;
-  bool operator==(const ByteRange&) const = default;
-};
 
 // What the model's first token continues.
 enum class AnswerStart {

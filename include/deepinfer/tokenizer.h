@@ -22,15 +22,10 @@
 #include <string_view>
 #include <vector>
 
+#include "deepinfer/byte_range.h"
 #include "deepinfer/status.h"
 
 namespace deepinfer {
-
-// Half-open, in bytes.
-struct ByteRange {
-  size_t begin = 0;
-  size_t end = 0;
-};
 
 class Tokenizer {
  public:

@@ -35,7 +35,6 @@ std::string synth_config_name(const std::string& config_path) {
 void add_synth_options(CLI::App& command, SynthCliOptions& options) {
   command.add_option("CONFIG", options.config_path, "config.json of the model")->required();
   command.add_option("OUT", options.out_dir, "directory to write; new or empty")->required();
-  command.add_option("--seed", options.seed, "seed of the weights")->capture_default_str();
   command
       .add_option("--layers", options.layers,
                   "only these layers, comma-separated and ascending; renumbered, with sources, Engram layers and taps")

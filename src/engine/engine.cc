@@ -91,9 +91,7 @@ Result<std::vector<int32_t>> Engine::Impl::prompt_of(const Request& request, Ans
     ids = tokenizer->encode(*request.prompt);
   } else {
     DI_ASSIGN_OR_RETURN(const RenderedPrompt prompt, ChatFormat::render(request.conversation));
-    std::vector<ByteRange> ranges;
-    for (const Range& range : prompt.special_ranges) ranges.push_back({range.begin, range.end});
-    DI_ASSIGN_OR_RETURN(ids, tokenizer->encode_ranges(prompt.text, ranges));
+    DI_ASSIGN_OR_RETURN(ids, tokenizer->encode_ranges(prompt.text, prompt.special_ranges));
     if (prompt.answer_start == AnswerStart::reasoning || prompt.answer_start == AnswerStart::continued_reasoning) {
       rules.end_of_thinking = tokenizer->token_id("</think>");
     }
