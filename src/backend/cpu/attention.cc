@@ -57,7 +57,7 @@ void list_columns(const AttentionArgs& args, int64_t run, int64_t t, Columns& co
 // A window row: E4M3 codes and a scale per 32 values.
 DI_INLINE void decode_window_row(const uint8_t* row, int64_t d, float* out) {
   for (int64_t b = 0; b < d; b += kBlock) {
-    const u32x16 v = __builtin_convertvector(load<u16x16>(row + b), u32x16);
+    const u32x16 v = widen_u16(row + b);
     const f32x16 scale = splat(e8m0_to_float(row[d + b / kBlock]));
     store(out + b, decode_e4m3(v >> 8) * scale);
     store(out + b + 16, decode_e4m3(v & 0xFFu) * scale);
@@ -67,10 +67,11 @@ DI_INLINE void decode_window_row(const uint8_t* row, int64_t d, float* out) {
 // A compressed row: two E2M1 a byte and an E4M3 scale per 16 values.
 DI_INLINE void decode_compressed_row(const uint8_t* row, int64_t d, float* out) {
   for (int64_t b = 0; b < d; b += kBlock) {
-    const u32x16 v = __builtin_convertvector(load<u8x16>(row + b / 2), u32x16);
+    const u32x16 v = widen_u8(row + b / 2);
     const float low = e4m3_to_float(row[d / 2 + b / 16]), high = e4m3_to_float(row[d / 2 + b / 16 + 1]);
-    f32x16 scale;
-    for (int i = 0; i < 16; ++i) scale[i] = i < 8 ? low : high;
+    float scales[16];
+    for (int i = 0; i < 16; ++i) scales[i] = i < 8 ? low : high;
+    const f32x16 scale = load<f32x16>(scales);
     store(out + b, decode_e2m1(v >> 4) * scale);
     store(out + b + 16, decode_e2m1(v & 0xFu) * scale);
   }
@@ -91,12 +92,12 @@ DI_INLINE void dots(const float* q, const float* const* keys, int64_t d, float* 
   f32x16 sum[N] = {};
   for (int64_t b = 0; b < d; b += kBlock) {
     const f32x16 odd = load<f32x16>(q + b), even = load<f32x16>(q + b + 16);
-    for (int n = 0; n < N; ++n) {
+    DI_UNROLL for (int n = 0; n < N; ++n) {
       sum[n] = sum[n] + load<f32x16>(keys[n] + b) * odd;
       sum[n] = sum[n] + load<f32x16>(keys[n] + b + 16) * even;
     }
   }
-  for (int n = 0; n < N; ++n) out[n] = sum_by_halves(sum[n]);
+  DI_UNROLL for (int n = 0; n < N; ++n) out[n] = sum_by_halves(sum[n]);
 }
 
 // acc = acc * a + sum over the chunk's rows of p * row, V vectors of the accumulator at a time.
@@ -104,12 +105,12 @@ template <int V>
 DI_INLINE void accumulate(float* acc, float a, const float* p, const float* const* rows, int64_t count,
                           int64_t offset) {
   f32x16 sum[V];
-  for (int v = 0; v < V; ++v) sum[v] = load<f32x16>(acc + offset + v * 16) * splat(a);
+  DI_UNROLL for (int v = 0; v < V; ++v) sum[v] = load<f32x16>(acc + offset + v * 16) * splat(a);
   for (int64_t i = 0; i < count; ++i) {
     const f32x16 weight = splat(p[i]);
-    for (int v = 0; v < V; ++v) sum[v] = sum[v] + weight * load<f32x16>(rows[i] + offset + v * 16);
+    DI_UNROLL for (int v = 0; v < V; ++v) sum[v] = sum[v] + weight * load<f32x16>(rows[i] + offset + v * 16);
   }
-  for (int v = 0; v < V; ++v) store(acc + offset + v * 16, sum[v]);
+  DI_UNROLL for (int v = 0; v < V; ++v) store(acc + offset + v * 16, sum[v]);
 }
 
 struct HeadState {
@@ -122,7 +123,8 @@ void head_chunk(const float* q, float scale, const float* const* rows, const int
                 HeadState& head, float* acc) {
   float scores[kChunkColumns];
   int64_t i = 0;
-  for (; i + 4 <= valid; i += 4) dots<4>(q, rows + i, d, scores + i);
+  constexpr int kKeys = kSums > 4 ? 4 : kSums;
+  for (; i + kKeys <= valid; i += kKeys) dots<kKeys>(q, rows + i, d, scores + i);
   for (; i < valid; ++i) dots<1>(q, rows + i, d, scores + i);
   float largest = head.max;
   for (i = 0; i < valid; ++i) {
@@ -132,25 +134,25 @@ void head_chunk(const float* q, float scale, const float* const* rows, const int
   const float a = exp32(head.max - largest);
   float p[kChunkColumns];
   for (i = 0; i < valid; i += 16) {
-    f32x16 s = splat(-__builtin_huge_valf());
-    for (int64_t j = 0; j < 16 && i + j < valid; ++j) s[j] = scores[i + j] - largest;
-    store(p + i, exp32x16(s));
+    for (int64_t j = valid; j < i + 16; ++j) scores[j] = -__builtin_huge_valf();
+    store(p + i, exp32x16(load<f32x16>(scores + i) - splat(largest)));
   }
-  f32x16 partial = {};  // lane = column mod 16
+  float partial[16] = {};  // lane = column mod 16
   for (i = 0; i < valid; ++i) partial[column[i] & 15] = partial[column[i] & 15] + p[i];
-  head.sum = head.sum * a + sum_by_halves(partial);
+  head.sum = head.sum * a + sum_by_halves(load<f32x16>(partial));
   head.max = largest;
   for (i = 0; i < valid; ++i) p[i] = round_bf16(p[i]);
   int64_t offset = 0;
-  for (; offset + 128 <= d; offset += 128) accumulate<8>(acc, a, p, rows, valid, offset);
+  constexpr int kWide = kSums > 8 ? 8 : kSums;
+  for (; offset + kWide * 16 <= d; offset += kWide * 16) accumulate<kWide>(acc, a, p, rows, valid, offset);
   for (; offset < d; offset += 32) accumulate<2>(acc, a, p, rows, valid, offset);
 }
 
 // acc / sum to bf16, back from the split order.
 DI_INLINE void write_head(const float* acc, float sum, bf16* out, int64_t d) {
   for (int64_t b = 0; b < d; b += kBlock) {
-    const u32x16 odd = __builtin_convertvector(round_to_bf16(load<f32x16>(acc + b) / splat(sum)), u32x16);
-    const u32x16 even = __builtin_convertvector(round_to_bf16(load<f32x16>(acc + b + 16) / splat(sum)), u32x16);
+    const u32x16 odd = bf16_bits(load<f32x16>(acc + b) / splat(sum));
+    const u32x16 even = bf16_bits(load<f32x16>(acc + b + 16) / splat(sum));
     store(out + b, (odd << 16) | even);
   }
 }

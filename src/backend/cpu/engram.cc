@@ -37,7 +37,7 @@ void engram_gather(Context& context, const EngramGatherArgs& args) {
         const uint8_t* scales = args.scales + id * (d / 32);
         bf16* out = args.out.row(t) + c * d;
         for (int64_t i = 0; i < d; i += 16) {
-          const u32x16 code = __builtin_convertvector(load<u8x16>(codes + i), u32x16);
+          const u32x16 code = widen_u8(codes + i);
           store_bf16(out + i, decode_e4m3(code) * splat(e8m0_to_float(scales[i / 32])));
         }
       }

@@ -6,9 +6,10 @@
 namespace deepinfer::DI_ISA {
 namespace {
 
-constexpr int64_t kTile = 4;             // weight rows, and token rows, that share registers
-constexpr int64_t kChunk = 32;           // inputs a step
-constexpr int64_t kMinWork = 64 * 1024;  // multiply-adds worth waking a thread for
+constexpr int64_t kTile = kSums >= 16 ? 4 : 2;            // weight rows that share registers
+constexpr int64_t kTokens = kSums >= 16 ? 4 : kSums / 2;  // token rows that do
+constexpr int64_t kChunk = 32;                            // inputs a step
+constexpr int64_t kMinWork = 64 * 1024;                   // multiply-adds worth waking a thread for
 
 // Decoders: 32 weights of a row, odd and even elements, scaled exactly.
 struct Bf16Weights {
@@ -33,7 +34,7 @@ struct Fp8TileWeights {
   int64_t k;
   explicit Fp8TileWeights(const Matrix& w) : data(static_cast<const uint8_t*>(w.data)), scale(w.scale), k(w.k) {}
   void chunk(int64_t row, int64_t c, f32x16& odd, f32x16& even) const {
-    const u32x16 v = __builtin_convertvector(load<u16x16>(data + row * k + c * kChunk), u32x16);
+    const u32x16 v = widen_u16(data + row * k + c * kChunk);
     const f32x16 s = splat(e8m0_to_float(scale[(row / 32) * (k / kChunk) + c]));
     even = decode_e4m3(v & 0xFFu) * s;
     odd = decode_e4m3(v >> 8) * s;
@@ -46,7 +47,7 @@ struct Fp4RowWeights {
   int64_t k;
   explicit Fp4RowWeights(const Matrix& w) : data(static_cast<const uint8_t*>(w.data)), scale(w.scale), k(w.k) {}
   void chunk(int64_t row, int64_t c, f32x16& odd, f32x16& even) const {
-    const u32x16 v = __builtin_convertvector(load<u8x16>(data + (row * k + c * kChunk) / 2), u32x16);
+    const u32x16 v = widen_u8(data + (row * k + c * kChunk) / 2);
     const f32x16 s = splat(e8m0_to_float(scale[row * (k / kChunk) + c]));
     even = decode_e2m1(v & 0xFu) * s;
     odd = decode_e2m1(v >> 4) * s;
@@ -80,14 +81,14 @@ void one_token(const GemmJob& job, const W& w, int64_t row, int64_t chunks) {
   for (int64_t c = 0; c < chunks; ++c) {
     f32x16 x_odd, x_even;
     x_chunk(x, job.w.k, c, x_odd, x_even);
-    for (int r = 0; r < R; ++r) {
+    DI_UNROLL for (int r = 0; r < R; ++r) {
       f32x16 odd, even;
       w.chunk(job.first + row + r, c, odd, even);
       sum[r] = sum[r] + odd * x_odd;
       sum[r] = sum[r] + even * x_even;
     }
   }
-  for (int r = 0; r < R; ++r) put(job, 0, row + r, sum_by_halves(sum[r]));
+  DI_UNROLL for (int r = 0; r < R; ++r) put(job, 0, row + r, sum_by_halves(sum[r]));
 }
 
 // T tokens, R weight rows already decoded to `decoded` [R][chunks][odd 16, even 16].
@@ -96,19 +97,19 @@ void token_tile(const GemmJob& job, const float* decoded, int64_t row, int64_t t
   f32x16 sum[R][T] = {};
   for (int64_t c = 0; c < chunks; ++c) {
     f32x16 x_odd[T], x_even[T];
-    for (int t = 0; t < T; ++t) x_chunk(job.x_rows[token + t], job.w.k, c, x_odd[t], x_even[t]);
-    for (int r = 0; r < R; ++r) {
+    DI_UNROLL for (int t = 0; t < T; ++t) x_chunk(job.x_rows[token + t], job.w.k, c, x_odd[t], x_even[t]);
+    DI_UNROLL for (int r = 0; r < R; ++r) {
       const float* p = decoded + (r * chunks + c) * kChunk;
       const f32x16 odd = load<f32x16>(p);
       const f32x16 even = load<f32x16>(p + 16);
-      for (int t = 0; t < T; ++t) {
+      DI_UNROLL for (int t = 0; t < T; ++t) {
         sum[r][t] = sum[r][t] + odd * x_odd[t];
         sum[r][t] = sum[r][t] + even * x_even[t];
       }
     }
   }
-  for (int r = 0; r < R; ++r) {
-    for (int t = 0; t < T; ++t) put(job, token + t, row + r, sum_by_halves(sum[r][t]));
+  DI_UNROLL for (int r = 0; r < R; ++r) {
+    DI_UNROLL for (int t = 0; t < T; ++t) put(job, token + t, row + r, sum_by_halves(sum[r][t]));
   }
 }
 
@@ -119,7 +120,7 @@ void weight_tile(const GemmJob& job, const W& w, int64_t row, float* decoded) {
     one_token<R>(job, w, row, chunks);
     return;
   }
-  for (int r = 0; r < R; ++r) {
+  DI_UNROLL for (int r = 0; r < R; ++r) {
     for (int64_t c = 0; c < chunks; ++c) {
       f32x16 odd, even;
       w.chunk(job.first + row + r, c, odd, even);
@@ -129,7 +130,7 @@ void weight_tile(const GemmJob& job, const W& w, int64_t row, float* decoded) {
     }
   }
   int64_t token = 0;
-  for (; token + kTile <= job.count; token += kTile) token_tile<R, kTile>(job, decoded, row, token, chunks);
+  for (; token + kTokens <= job.count; token += kTokens) token_tile<R, kTokens>(job, decoded, row, token, chunks);
   for (; token < job.count; ++token) token_tile<R, 1>(job, decoded, row, token, chunks);
 }
 

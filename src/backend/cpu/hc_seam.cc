@@ -67,14 +67,14 @@ void collapse(const HcSeamArgs& args, int64_t t, bf16* buffer) {
 DI_INLINE void mix_dots(const HcSeamArgs& args, int64_t t, int64_t begin, int64_t end, float* mixes) {
   const int64_t n = kHcMult * args.d;  // a multiple of 16: the engine asks for d % 32 == 0
   const bf16* x = args.x.row(t);
-  constexpr int64_t kRows = 8;
+  constexpr int64_t kRows = kSums > 8 ? 8 : kSums;  // divides the 8 of a part
   for (int64_t m = begin; m < end; m += kRows) {
     f32x16 sum[kRows] = {};
     for (int64_t i = 0; i < n; i += 16) {
       const f32x16 v = load_bf16(x + i);
-      for (int64_t r = 0; r < kRows; ++r) sum[r] = sum[r] + load<f32x16>(args.fn + (m + r) * n + i) * v;
+      DI_UNROLL for (int64_t r = 0; r < kRows; ++r) sum[r] = sum[r] + load<f32x16>(args.fn + (m + r) * n + i) * v;
     }
-    for (int64_t r = 0; r < kRows; ++r) mixes[m + r] = sum_by_halves(sum[r]);
+    DI_UNROLL for (int64_t r = 0; r < kRows; ++r) mixes[m + r] = sum_by_halves(sum[r]);
   }
 }
 

@@ -63,7 +63,7 @@ struct Query {
 
 DI_INLINE void decode_key(const uint8_t* row, int64_t d, float* out) {
   for (int64_t b = 0; b < d; b += kBlock) {
-    const u32x16 v = __builtin_convertvector(load<u8x16>(row + b / 2), u32x16);
+    const u32x16 v = widen_u8(row + b / 2);
     const f32x16 scale = splat(e8m0_to_float(row[d / 2 + b / kBlock]));
     store(out + b, decode_e2m1(v >> 4) * scale);
     store(out + b + 16, decode_e2m1(v & 0xFu) * scale);
@@ -80,21 +80,21 @@ void score_keys(const Query& query, const float* keys, float* out) {
     f32x16 sum[N] = {};
     for (int64_t b = 0; b < d; b += kBlock) {
       const f32x16 odd = load<f32x16>(q + b), even = load<f32x16>(q + b + 16);
-      for (int n = 0; n < N; ++n) {
+      DI_UNROLL for (int n = 0; n < N; ++n) {
         sum[n] = sum[n] + load<f32x16>(keys + n * d + b) * odd;
         sum[n] = sum[n] + load<f32x16>(keys + n * d + b + 16) * even;
       }
     }
-    for (int n = 0; n < N; ++n) {
+    DI_UNROLL for (int n = 0; n < N; ++n) {
       const float dot = round_bf16(sum_by_halves(sum[n]));
       total[n] = total[n] + round_bf16((dot > 0.0f ? dot : 0.0f) * query.weights[h]);
     }
   }
-  for (int n = 0; n < N; ++n) out[n] = round_bf16(total[n]);
+  DI_UNROLL for (int n = 0; n < N; ++n) out[n] = round_bf16(total[n]);
 }
 
 void score_range(const Query& query, const PagedRows& rows, int64_t begin, int64_t end, float* keys, float* scores) {
-  constexpr int64_t kKeys = 4;
+  constexpr int64_t kKeys = kSums > 4 ? 4 : kSums;
   int64_t r = begin;
   for (; r + kKeys <= end; r += kKeys) {
     for (int64_t n = 0; n < kKeys; ++n) {

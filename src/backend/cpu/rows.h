@@ -37,7 +37,7 @@ DI_INLINE void act_quant_row(const bf16* x, bf16* out, int64_t d) {
     uint8_t codes[32];
     const float scale = e8m0_to_float(quantize_e4m3_block(x + b, codes));
     for (int i = 0; i < 32; i += 16) {
-      const u32x16 code = __builtin_convertvector(load<u8x16>(codes + i), u32x16);
+      const u32x16 code = widen_u8(codes + i);
       store_bf16(out + b + i, decode_e4m3(code) * splat(scale));
     }
   }
