@@ -137,15 +137,18 @@ Status Checkpoint::map_files() {
                      (root / name).string(), kIndexName);
     }
   }
-  uint64_t total = 0;
   for (const std::string& name : index.files) {
     const std::string path = (root / name).string();
-    if (!exists(path)) {
+    if (has_index && !exists(path)) {
       const auto user = std::find_if(index.file_of.begin(), index.file_of.end(),
                                      [&](const auto& item) { return item.second == name; });
       return error(Code::not_found, "{}: this file does not exist, but {} puts tensor {} there", path, index_path,
                    in_quotes(user->first));
     }
+  }
+  uint64_t total = 0;
+  for (const std::string& name : index.files) {
+    const std::string path = (root / name).string();
     DI_ASSIGN_OR_RETURN(SafetensorsFile file, SafetensorsFile::open(path));
     for (const auto& [tensor, view] : file.tensors()) {
       const auto entry = index.file_of.find(tensor);

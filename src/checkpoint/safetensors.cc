@@ -237,20 +237,22 @@ Status check_tiling(const std::map<std::string, Entry>& entries, uint64_t data_b
   for (const auto& [name, entry] : entries) order.emplace_back(&name, &entry);
   std::sort(order.begin(), order.end(),
             [](const auto& a, const auto& b) { return a.second->offsets < b.second->offsets; });
-  uint64_t reached = 0;
-  const std::string* last = nullptr;
-  for (const auto& [name, entry] : order) {
-    const uint64_t begin = entry->offsets[0];
-    if (begin < reached) {
+  // Overlaps first: a tensor that was moved onto another usually leaves a hole as well, and the overlap says more.
+  for (size_t i = 1; i < order.size(); ++i) {
+    const auto& [before, first] = order[i - 1];
+    const auto& [name, second] = order[i];
+    if (second->offsets[0] < first->offsets[1]) {
       return error(Code::data_loss, "{}: tensors {} and {} overlap: the second begins at byte {}, the first ends at {}",
-                   where, in_quotes(*last), in_quotes(*name), begin, reached);
+                   where, in_quotes(*before), in_quotes(*name), second->offsets[0], first->offsets[1]);
     }
-    if (begin > reached) {
+  }
+  uint64_t reached = 0;
+  for (const auto& [name, entry] : order) {
+    if (entry->offsets[0] != reached) {
       return error(Code::data_loss, "{}: tensor {}: bytes {} to {} before it belong to no tensor", where,
-                   in_quotes(*name), reached, begin);
+                   in_quotes(*name), reached, entry->offsets[0]);
     }
     reached = entry->offsets[1];
-    last = name;
   }
   if (reached != data_bytes) {
     return error(Code::data_loss, "{}: {} bytes at the end belong to no tensor (tensors end at {}, data at {})", where,

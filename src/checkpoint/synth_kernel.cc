@@ -216,8 +216,13 @@ DI_INLINE void convert_body(const float* in, int64_t count, uint8_t* out, bool p
 
 DI_SYNTH_VARIANT(Portable, );
 #if defined(__x86_64__)
+#if defined(__clang__)
+#define DI_FULL_WIDTH ""
+#else
+#define DI_FULL_WIDTH ",prefer-vector-width=512"  // GCC would use half of each register
+#endif
 DI_SYNTH_VARIANT(Avx2, __attribute__((target("avx2"))));
-DI_SYNTH_VARIANT(Avx512, __attribute__((target("avx2,avx512f,avx512bw,avx512dq,avx512vl,prefer-vector-width=512"))));
+DI_SYNTH_VARIANT(Avx512, __attribute__((target("avx2,avx512f,avx512bw,avx512dq,avx512vl" DI_FULL_WIDTH))));
 #endif
 
 std::vector<SynthKernels> available() {

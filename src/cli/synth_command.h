@@ -29,7 +29,7 @@ struct SynthCliOptions {
 // called config*.json the name of their directory, or of the one above if that is "checkpoint".
 std::string synth_config_name(const std::string& config_path);
 
-// Registers CONFIG, OUT and the options that are synth's own (not --json, --threads).
+// Registers CONFIG, OUT and the options that are synth's own (not --json, --threads, --seed).
 void add_synth_options(CLI::App& command, SynthCliOptions& options);
 int run_synth(const SynthCliOptions& options);
 
