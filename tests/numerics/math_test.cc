@@ -39,7 +39,7 @@ TEST_P(Math, Exp32) {
   for (uint64_t i = 0; i < 200000; ++i) measure(static_cast<float>(uniform(i, -1, 1)));
   for (float x = 1e-30f; x < 1; x *= 1.01f) measure(x), measure(-x);
   RecordProperty("worst_ulps", std::to_string(worst));
-  EXPECT_LT(worst, 1.05);
+  EXPECT_LT(worst, 1.0) << "measured 0.961";
 
   EXPECT_EQ(exp32(0.0f), 1.0f);
   EXPECT_EQ(exp32(-0.0f), 1.0f);
@@ -71,7 +71,7 @@ TEST_P(Math, Sigmoid) {
     worst = std::max(worst, ulps(sigmoid(x), 1 / (1 + std::exp(-static_cast<long double>(x)))));
   }
   RecordProperty("worst_ulps", std::to_string(worst));
-  EXPECT_LT(worst, 2.5);
+  EXPECT_LT(worst, 2.5) << "measured 2.409: exp32, the sum and the division";
   EXPECT_EQ(sigmoid(-200.0f), 0.0f);
   EXPECT_EQ(sigmoid(200.0f), 1.0f);
   EXPECT_EQ(sigmoid(0.0f), 0.5f);
@@ -82,16 +82,18 @@ TEST_P(Math, Exp64AndLog64) {
   for (uint64_t i = 0; i < 300000; ++i) {
     const double x = uniform(i, -700, 700);
     const long double exact = std::exp(static_cast<long double>(x));
-    worst_exp = std::max(worst_exp, static_cast<double>(std::fabs((static_cast<long double>(exp64(x)) - exact) / exact)));
+    worst_exp =
+        std::max(worst_exp, static_cast<double>(std::fabs((static_cast<long double>(exp64(x)) - exact) / exact)));
     const double y = i % 2 == 0 ? std::exp(uniform(i, -600, 600)) : uniform(i, 0.5, 2);
     const long double log_y = std::log(static_cast<long double>(y));
     const long double scale = std::max(std::fabs(log_y), 1e-3L);  // near 1 the result is near 0: absolute there
-    worst_log = std::max(worst_log, static_cast<double>(std::fabs((static_cast<long double>(log64(y)) - log_y) / scale)));
+    worst_log =
+        std::max(worst_log, static_cast<double>(std::fabs((static_cast<long double>(log64(y)) - log_y) / scale)));
   }
   RecordProperty("worst_exp", std::to_string(worst_exp * 1e16));
   RecordProperty("worst_log", std::to_string(worst_log * 1e16));
-  EXPECT_LT(worst_exp, 1e-14);
-  EXPECT_LT(worst_log, 1e-14);
+  EXPECT_LT(worst_exp, 5e-16) << "measured 1.8e-16";
+  EXPECT_LT(worst_log, 1e-15) << "measured 4e-16";
   EXPECT_EQ(exp64(0), 1);
   EXPECT_EQ(log64(1), 0);
 }
@@ -104,7 +106,7 @@ TEST_P(Math, Softplus) {
     worst = std::max(worst, ulps(softplus(x), std::log1p(e)));
   }
   RecordProperty("worst_ulps", std::to_string(worst));
-  EXPECT_LT(worst, 0.501) << "float64 inside: correctly rounded but for ties";
+  EXPECT_LT(worst, 0.5001) << "measured 0.500006: float64 inside: correctly rounded but for ties";
   EXPECT_EQ(softplus(25.0f), 25.0f);
   EXPECT_EQ(softplus(std::nextafterf(20.0f, 30.0f)), std::nextafterf(20.0f, 30.0f));
   EXPECT_GE(softplus(-200.0f), 0.0f);
@@ -118,8 +120,10 @@ TEST_P(Math, SinCos) {
       const auto angle = static_cast<float>(uniform(i, 0, largest));
       float c = 0, s = 0;
       sincos(angle, c, s);
-      worst = std::max(worst, static_cast<double>(std::fabs(static_cast<long double>(c) - std::cos(static_cast<long double>(angle)))));
-      worst = std::max(worst, static_cast<double>(std::fabs(static_cast<long double>(s) - std::sin(static_cast<long double>(angle)))));
+      worst = std::max(worst, static_cast<double>(
+                                  std::fabs(static_cast<long double>(c) - std::cos(static_cast<long double>(angle)))));
+      worst = std::max(worst, static_cast<double>(
+                                  std::fabs(static_cast<long double>(s) - std::sin(static_cast<long double>(angle)))));
     }
     return worst;
   };
@@ -141,7 +145,8 @@ TEST(MathPow, RoundedOnce) {
   for (uint64_t i = 0; i < 3000; ++i) {
     const double base = i % 3 == 0 ? 10000.0 : i % 3 == 1 ? 160000.0 : uniform(i, 2, 1e6);
     const double exponent = uniform(i + 100000, 0, 1);
-    wrong += pow_rounded(base, exponent) != static_cast<float>(std::pow(static_cast<long double>(base), static_cast<long double>(exponent)));
+    wrong += pow_rounded(base, exponent) !=
+             static_cast<float>(std::pow(static_cast<long double>(base), static_cast<long double>(exponent)));
   }
   EXPECT_EQ(wrong, 0);
   EXPECT_EQ(pow_rounded(10000.0, 0.0), 1.0f);

@@ -95,11 +95,11 @@ DI_INLINE f32x16 exp32x16(f32x16 x) {
   const f32x16 z = select(low | high, f32x16{}, x);
   const f32x16 n = (z * 0x1.715476p0f + 0x1.8p23f) - 0x1.8p23f;
   const f32x16 r = (z - n * 0x1.62e4p-1f) - n * 0x1.7f7d1cp-20f;
-  f32x16 p = splat(0x1.6c16c2p-10f);
-  p = p * r + 0x1.111112p-7f;
-  p = p * r + 0x1.555556p-5f;
-  p = p * r + 0x1.555556p-3f;
-  p = p * r + 0.5f;
+  f32x16 p = splat(0x1.6a23dp-10f);
+  p = p * r + 0x1.123a2p-7f;
+  p = p * r + 0x1.5558f2p-5f;
+  p = p * r + 0x1.555492p-3f;
+  p = p * r + 0x1.fffffcp-2f;
   p = (r * r) * p + r;
   p = 1.0f + p;
   const i32x16 k = __builtin_convertvector(n, i32x16);
