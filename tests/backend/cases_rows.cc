@@ -40,10 +40,13 @@ std::vector<bf16> edge_rows(Random& random, int64_t cols) {
   }
   for (const double top : {448.0, 449.0, 6.0, 6.03, 224.0, 3.0, 3.01}) {
     for (const int k : {-21, -9, 0, 1, 9, 100}) {
-      add([&](int64_t c) { return std::ldexp(top * (c % 32 == 3 ? 1 : c % 32 == 20 ? -1 : random.uniform(-0.9, 0.9)), k); });
+      add([&](int64_t c) {
+        return std::ldexp(top * (c % 32 == 3 ? 1 : c % 32 == 20 ? -1 : random.uniform(-0.9, 0.9)), k);
+      });
     }
   }
-  for (const double step : {16.0, 8.0, 4.0, 2.0}) add([&](int64_t c) { return (static_cast<double>(c) - 16.0) / step; });
+  for (const double step : {16.0, 8.0, 4.0, 2.0})
+    add([&](int64_t c) { return (static_cast<double>(c) - 16.0) / step; });
   add([](int64_t c) { return c % 32 == 7 ? 3e38 : c % 32 == 8 ? -3e38 : 1.0; });
   add([](int64_t c) { return c % 32 == 7 ? 1e-30 : 0.0; });
   add([](int64_t c) { return std::ldexp(1.0, static_cast<int>(c % 60) - 30); });
@@ -98,10 +101,11 @@ std::vector<OpCase> rms_norm_cases() {
     bool quantised;
     int low, high;
   };
-  const Shape shapes[] = {{1, 128, 1e-20f, true, -4, 4},   {2, 160, 1e-6f, true, -30, 10}, {3, 5120, 1e-20f, true, -4, 4},
-                          {5, 64, 1e-20f, true, -70, 50},  {17, 96, 1e-6f, false, -20, 5}, {64, 512, 1e-20f, true, -40, 40},
-                          {65, 40, 1e-20f, false, -4, 4},  {3, 1, 1e-6f, false, -4, 4},    {4, 31, 1e-20f, false, -10, 10},
-                          {2, 1280, 1e-20f, false, -2, 2}};
+  const Shape shapes[] = {{1, 128, 1e-20f, true, -4, 4},   {2, 160, 1e-6f, true, -30, 10},
+                          {3, 5120, 1e-20f, true, -4, 4},  {5, 64, 1e-20f, true, -70, 50},
+                          {17, 96, 1e-6f, false, -20, 5},  {64, 512, 1e-20f, true, -40, 40},
+                          {65, 40, 1e-20f, false, -4, 4},  {3, 1, 1e-6f, false, -4, 4},
+                          {4, 31, 1e-20f, false, -10, 10}, {2, 1280, 1e-20f, false, -2, 2}};
   for (const Shape& s : shapes) {
     const std::string name = fmt::format("t{}_d{}_eps{}", s.rows, s.cols, s.eps);
     Random random(name);
@@ -123,7 +127,8 @@ std::vector<OpCase> rms_norm_cases() {
     };
     op.run = [data](const Kernels& kernels, Context& context, int64_t begin, int64_t end, Outputs& out) {
       const int64_t count = end - begin;
-      RmsNormArgs args{data->part(begin, end), data->weight.data(), data->eps, out[0].rows_from<bf16>(begin, count), {}};
+      RmsNormArgs args{
+          data->part(begin, end), data->weight.data(), data->eps, out[0].rows_from<bf16>(begin, count), {}};
       if (out.size() > 2) args.yq = out[2].rows_from<bf16>(begin, count);
       kernels.rms_norm(context, args);
       const Rows<bf16> same = out[1].rows_from<bf16>(begin, count);
@@ -162,7 +167,8 @@ std::shared_ptr<RopeData> rope_data(Random& random, int64_t rows, int64_t half) 
     data->positions.push_back(rows > 6 && r < 6 ? kEdges[r] : random.below(1 << 20));
   }
   for (int64_t j = 0; j < half; ++j) {
-    data->frequencies.push_back(static_cast<float>(std::pow(10000.0, -static_cast<double>(j) / static_cast<double>(half))));
+    data->frequencies.push_back(
+        static_cast<float>(std::pow(10000.0, -static_cast<double>(j) / static_cast<double>(half))));
   }
   for (const int64_t position : data->positions) {
     for (const float f : data->frequencies) {
@@ -179,7 +185,8 @@ std::shared_ptr<RopeData> rope_data(Random& random, int64_t rows, int64_t half) 
 // cos and sin: correctly rounded but for near ties, so half a unit in the last place below 1.
 std::vector<OpCase> rope_table_cases() {
   std::vector<OpCase> cases;
-  for (const auto& [rows, half] : {std::pair<int64_t, int64_t>{1, 32}, {2, 16}, {17, 32}, {64, 16}, {3, 1}, {130, 32}}) {
+  for (const auto& [rows, half] :
+       {std::pair<int64_t, int64_t>{1, 32}, {2, 16}, {17, 32}, {64, 16}, {3, 1}, {130, 32}}) {
     const std::string name = fmt::format("t{}_half{}", rows, half);
     Random random(name);
     const auto data = rope_data(random, rows, half);
@@ -211,8 +218,8 @@ std::vector<OpCase> rope_cases() {
                           {17, 3, 96, 16, false, true},  {64, 4, 64, 32, false, true}, {5, 32, 128, 32, false, true},
                           {3, 2, 48, 8, false, false},   {2, 2, 64, 0, false, true},   {65, 1, 32, 16, true, false}};
   for (const Shape& s : shapes) {
-    const std::string name =
-        fmt::format("t{}_h{}_d{}_half{}{}{}", s.rows, s.heads, s.head_dim, s.half, s.inverse ? "_inverse" : "", s.quantised ? "_fp4" : "");
+    const std::string name = fmt::format("t{}_h{}_d{}_half{}{}{}", s.rows, s.heads, s.head_dim, s.half,
+                                         s.inverse ? "_inverse" : "", s.quantised ? "_fp4" : "");
     Random random(name);
     const auto data = rope_data(random, s.rows, s.half);
     data->heads = s.heads;
@@ -224,10 +231,11 @@ std::vector<OpCase> rope_cases() {
     op.op = "rope";
     op.name = name;
     op.units = s.rows;
-    const auto rotate = [data](const Kernels& kernels, Context& context, int64_t begin, Rows<bf16> rows, bool quantise) {
+    const auto rotate = [data](const Kernels& kernels, Context& context, int64_t begin, Rows<bf16> rows,
+                               bool quantise) {
       copy_rows(data->x, begin, rows);
-      kernels.rope(context, {rows, data->head_dim, data->cos.data() + begin * data->half, data->sin.data() + begin * data->half,
-                             data->half, data->inverse, quantise});
+      kernels.rope(context, {rows, data->head_dim, data->cos.data() + begin * data->half,
+                             data->sin.data() + begin * data->half, data->half, data->inverse, quantise});
     };
     op.make = [data] {
       const int64_t cols = data->heads * data->head_dim;
@@ -242,7 +250,8 @@ std::vector<OpCase> rope_cases() {
     // Two products and a sum, each off by 2^-24 of |a| + |b| at most.
     op.bound = [data](const Output&, int64_t row, int64_t col, double) {
       const auto at = [&](int64_t c) {
-        return std::fabs(static_cast<double>(to_float(data->x[static_cast<size_t>(row * data->heads * data->head_dim + c)])));
+        return std::fabs(
+            static_cast<double>(to_float(data->x[static_cast<size_t>(row * data->heads * data->head_dim + c)])));
       };
       const bool turned = col % data->head_dim >= data->head_dim - 2 * data->half;
       return turned ? (at(col) + at(col ^ 1)) * 0x1p-23 : -bf16_ulp(at(col));
@@ -271,7 +280,8 @@ std::vector<OpCase> embed_cases() {
     auto data = std::make_shared<Data>();
     data->d = d;
     data->table = random.bf16s(kVocab * d, 1);
-    for (int64_t t = 0; t < rows; ++t) data->tokens.push_back(static_cast<int32_t>(t == 0 ? kVocab - 1 : random.below(kVocab)));
+    for (int64_t t = 0; t < rows; ++t)
+      data->tokens.push_back(static_cast<int32_t>(t == 0 ? kVocab - 1 : random.below(kVocab)));
     OpCase op;
     op.op = "embed";
     op.name = fmt::format("t{}_d{}", rows, d);
@@ -282,8 +292,8 @@ std::vector<OpCase> embed_cases() {
                      Output::dense("pre", Kind::f32, rows, 4, Output::Compare::exact)};
     };
     op.run = [data](const Kernels& kernels, Context& context, int64_t begin, int64_t end, Outputs& out) {
-      kernels.embed(context, {data->tokens.data() + begin, end - begin, data->table.data(), out[0].rows_from<bf16>(begin, end - begin),
-                              out[1].rows_from<float>(begin, 0).data});
+      kernels.embed(context, {data->tokens.data() + begin, end - begin, data->table.data(),
+                              out[0].rows_from<bf16>(begin, end - begin), out[1].rows_from<float>(begin, 0).data});
     };
     cases.push_back(op);
   }

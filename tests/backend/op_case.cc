@@ -21,11 +21,15 @@ Machine::Machine(int threads)
 
 int64_t kind_bytes(Kind kind) {
   switch (kind) {
-    case Kind::bf16: return 2;
+    case Kind::bf16:
+      return 2;
     case Kind::f32:
-    case Kind::i32: return 4;
-    case Kind::i64: return 8;
-    case Kind::bytes: return 1;
+    case Kind::i32:
+      return 4;
+    case Kind::i64:
+      return 8;
+    case Kind::bytes:
+      return 1;
   }
   return 0;
 }
@@ -163,7 +167,8 @@ Weight integer_weight(Random& random, WeightKind kind, int64_t n, int64_t k) {
   } else {
     weight.codes = random.bytes(n * k / 2);
   }
-  for (int64_t i = 0; i < scale_count(kind, n, k); ++i) weight.scales.push_back(static_cast<uint8_t>(126 + random.below(4)));
+  for (int64_t i = 0; i < scale_count(kind, n, k); ++i)
+    weight.scales.push_back(static_cast<uint8_t>(126 + random.below(4)));
   finish_weight(weight, kind, n, k);
   return weight;
 }
@@ -193,15 +198,25 @@ std::string Closeness::verdict() const {
 
 std::vector<OpCase> cases_of(const std::string& op) {
   static const std::vector<std::pair<std::string, std::vector<OpCase> (*)()>> builders = {
-      {"linear", linear_cases},           {"grouped_linear", grouped_linear_cases},
-      {"act_quant", act_quant_cases},     {"rms_norm", rms_norm_cases},
-      {"rope_table", rope_table_cases},   {"rope", rope_cases},
-      {"embed", embed_cases},             {"hc_seam", hc_seam_cases},
-      {"window_rows", window_rows_cases}, {"pool_pairs", pool_pairs_cases},
-      {"compress_rows", compress_rows_cases}, {"index_select", index_select_cases},
-      {"attention", attention_cases},     {"moe_gate", moe_gate_cases},
-      {"moe_experts", moe_experts_cases}, {"engram_hash", engram_hash_cases},
-      {"engram_gather", engram_gather_cases}, {"engram_write", engram_write_cases},
+      {"linear", linear_cases},
+      {"grouped_linear", grouped_linear_cases},
+      {"act_quant", act_quant_cases},
+      {"rms_norm", rms_norm_cases},
+      {"rope_table", rope_table_cases},
+      {"rope", rope_cases},
+      {"embed", embed_cases},
+      {"hc_seam", hc_seam_cases},
+      {"window_rows", window_rows_cases},
+      {"pool_pairs", pool_pairs_cases},
+      {"compress_rows", compress_rows_cases},
+      {"ring_store", ring_store_cases},
+      {"index_select", index_select_cases},
+      {"attention", attention_cases},
+      {"moe_gate", moe_gate_cases},
+      {"moe_experts", moe_experts_cases},
+      {"engram_hash", engram_hash_cases},
+      {"engram_gather", engram_gather_cases},
+      {"engram_write", engram_write_cases},
   };
   for (const auto& [name, builder] : builders) {
     if (name == op) return builder();
@@ -211,9 +226,9 @@ std::vector<OpCase> cases_of(const std::string& op) {
 
 const std::vector<std::string>& op_names() {
   static const std::vector<std::string> names = {
-      "linear",      "grouped_linear", "act_quant",     "rms_norm",     "rope_table", "rope",
-      "embed",       "hc_seam",        "window_rows",   "pool_pairs",   "compress_rows", "index_select",
-      "attention",   "moe_gate",       "moe_experts",   "engram_hash",  "engram_gather", "engram_write"};
+      "linear",   "grouped_linear", "act_quant",   "rms_norm",      "rope_table",  "rope",         "embed",
+      "hc_seam",  "window_rows",    "pool_pairs",  "compress_rows", "ring_store",  "index_select", "attention",
+      "moe_gate", "moe_experts",    "engram_hash", "engram_gather", "engram_write"};
   return names;
 }
 

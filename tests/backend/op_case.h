@@ -76,12 +76,23 @@ class Output {
   int64_t rows, cols, stride;
   Compare compare;
   int64_t rows_per_unit = 1;
+  std::vector<int64_t> first_rows;  // of units 0 .. units, where units have unequal numbers of rows
+  int64_t row_of_unit(int64_t unit) const {
+    return first_rows.empty() ? unit * rows_per_unit : first_rows[static_cast<size_t>(unit)];
+  }
   double min_equal = 0.99;
   std::vector<std::byte> storage;
 
  private:
   int64_t guard_bytes() const { return 4096; }
 };
+
+// A bounded float32 output: no share of equal elements is asked for, since the order of sums shows in the last bits.
+inline Output float_output(std::string name, int64_t rows, int64_t cols) {
+  Output out(std::move(name), Kind::f32, rows, cols, Output::Compare::bounded);
+  out.min_equal = 0;
+  return out;
+}
 
 using Outputs = std::vector<Output>;
 
@@ -95,6 +106,8 @@ struct OpCase {
   // The largest allowed difference from the reference's `want`, beyond one unit in the last place of a bf16 output: what float32 sums in any
   // order may lose. Null: zero.
   std::function<double(const Output& output, int64_t row, int64_t col, double want)> bound;
+  // Further conditions on outputs and the reference's; the first violation, or empty.
+  std::function<std::string(const Outputs& got, const Outputs& want)> compare;
   // Relations between the outputs of one table, and to other ops of the same table; the first violation, or empty.
   std::function<std::string(const Kernels&, Context&, const Outputs&)> check;
 };
@@ -114,6 +127,7 @@ std::vector<OpCase> hc_seam_cases();
 std::vector<OpCase> window_rows_cases();
 std::vector<OpCase> pool_pairs_cases();
 std::vector<OpCase> compress_rows_cases();
+std::vector<OpCase> ring_store_cases();
 std::vector<OpCase> index_select_cases();
 std::vector<OpCase> attention_cases();
 std::vector<OpCase> moe_gate_cases();

@@ -6,18 +6,18 @@
 namespace deepinfer::optest {
 namespace {
 
-struct Run {
+struct CaseRun {
   Outputs outputs;
   std::string violation;  // bytes written where they must not be, or scratch not given back
 };
 
-Run run_case(const OpCase& op, const Kernels& kernels, Machine& machine, int64_t begin, int64_t end) {
-  Run run{op.make(), {}};
+CaseRun run_case(const OpCase& op, const Kernels& kernels, Machine& machine, int64_t begin, int64_t end) {
+  CaseRun run{op.make(), {}};
   const int64_t mark = machine.arena_mark();
   op.run(kernels, machine.context(), begin, end, run.outputs);
   if (machine.arena_mark() != mark) run.violation = "scratch was not given back";
   for (const Output& output : run.outputs) {
-    std::string touched = output.touched_outside(begin * output.rows_per_unit, end * output.rows_per_unit);
+    std::string touched = output.touched_outside(output.row_of_unit(begin), output.row_of_unit(end));
     if (!touched.empty()) run.violation = touched;
   }
   return run;
@@ -25,7 +25,7 @@ Run run_case(const OpCase& op, const Kernels& kernels, Machine& machine, int64_t
 
 std::string difference(const Outputs& a, const Outputs& b, int64_t begin, int64_t end) {
   for (size_t i = 0; i < a.size(); ++i) {
-    std::string text = first_difference(a[i], b[i], begin * a[i].rows_per_unit, end * a[i].rows_per_unit);
+    std::string text = first_difference(a[i], b[i], a[i].row_of_unit(begin), a[i].row_of_unit(end));
     if (!text.empty()) return text;
   }
   return {};
@@ -65,12 +65,15 @@ INSTANTIATE_TEST_SUITE_P(, OpTest, testing::ValuesIn(op_names()), [](const auto&
 TEST_P(OpTest, CloseToReference) {
   Machine machine(2);
   for (const OpCase& op : cases_of(GetParam())) {
-    const Run want = run_case(op, reference_kernels(), machine, 0, op.units);
+    const CaseRun want = run_case(op, reference_kernels(), machine, 0, op.units);
     for (const Kernels* table : tables()) {
       SCOPED_TRACE(op.name + " on " + std::string(table->name));
-      const Run got = run_case(op, *table, machine, 0, op.units);
+      const CaseRun got = run_case(op, *table, machine, 0, op.units);
       for (size_t i = 0; i < got.outputs.size(); ++i) {
         EXPECT_EQ(compare_with_reference(op, got.outputs[i], want.outputs[i]), "");
+      }
+      if (op.compare) {
+        EXPECT_EQ(op.compare(got.outputs, want.outputs), "");
       }
     }
   }
@@ -85,7 +88,7 @@ TEST_P(OpTest, Relations) {
     if (!op.check) continue;
     for (const Kernels* table : list) {
       SCOPED_TRACE(op.name + " on " + std::string(table->name));
-      const Run got = run_case(op, *table, machine, 0, op.units);
+      const CaseRun got = run_case(op, *table, machine, 0, op.units);
       EXPECT_EQ(op.check(*table, machine.context(), got.outputs), "");
     }
   }
@@ -94,11 +97,11 @@ TEST_P(OpTest, Relations) {
 TEST_P(OpTest, TablesAndThreadsAgreeBitForBit) {
   Machine one(1), two(2), three(3);
   for (const OpCase& op : cases_of(GetParam())) {
-    const Run want = run_case(op, *tables().front(), one, 0, op.units);
+    const CaseRun want = run_case(op, *tables().front(), one, 0, op.units);
     for (const Kernels* table : tables()) {
       for (Machine* machine : {&one, &two, &three}) {
         SCOPED_TRACE(fmt::format("{} on {}, {} threads", op.name, table->name, machine->context().pool->threads()));
-        const Run got = run_case(op, *table, *machine, 0, op.units);
+        const CaseRun got = run_case(op, *table, *machine, 0, op.units);
         EXPECT_EQ(difference(want.outputs, got.outputs, 0, op.units), "");
         EXPECT_EQ(got.violation, "");
       }
@@ -117,10 +120,10 @@ TEST_P(OpTest, UnitsAreIndependent) {
       ranges.emplace_back(begin, std::min(op.units, begin + size));
     }
     for (const Kernels* table : tables()) {
-      const Run whole = run_case(op, *table, machine, 0, op.units);
+      const CaseRun whole = run_case(op, *table, machine, 0, op.units);
       for (const auto& [begin, end] : ranges) {
         SCOPED_TRACE(fmt::format("{} on {}, units {} to {}", op.name, table->name, begin, end));
-        const Run part = run_case(op, *table, machine, begin, end);
+        const CaseRun part = run_case(op, *table, machine, begin, end);
         EXPECT_EQ(difference(whole.outputs, part.outputs, begin, end), "");
         EXPECT_EQ(part.violation, "");
       }

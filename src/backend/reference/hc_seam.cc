@@ -76,24 +76,6 @@ void sinkhorn(double (*c)[kHcMult], double eps, int64_t iterations) {
   }
 }
 
-// Spec 4.1, steps 3 to 6.
-void split(const HcSeamArgs& args, int64_t t, const double* m) {
-  const double eps = static_cast<double>(args.hc_eps);
-  const auto logit = [&](int64_t k, int64_t part) { return m[k] * value(args.scale, part) + value(args.base, k); };
-  for (int64_t i = 0; i < kHcMult; ++i) {
-    args.entered.pre[t * kHcMult + i] = static_cast<float>(sigmoid64(logit(i, 0)) + eps);
-    args.entered.post[t * kHcMult + i] = static_cast<float>(2 * sigmoid64(logit(kHcMult + i, 1)));
-  }
-  double c[kHcMult][kHcMult];
-  for (int64_t i = 0; i < kHcMult; ++i) {
-    for (int64_t j = 0; j < kHcMult; ++j) c[i][j] = logit(2 * kHcMult + kHcMult * i + j, 2);
-  }
-  sinkhorn(c, eps, args.iterations);
-  for (int64_t i = 0; i < kHcMult * kHcMult; ++i) {
-    args.entered.comb[t * kHcMult * kHcMult + i] = static_cast<float>(c[i / kHcMult][i % kHcMult]);
-  }
-}
-
 // Spec 4.2, hc_pre, then the norm and the quantiser.
 void collapse(Context& context, const HcSeamArgs& args, int64_t t) {
   std::vector<bf16> row(static_cast<size_t>(args.d));
@@ -111,6 +93,24 @@ void collapse(Context& context, const HcSeamArgs& args, int64_t t) {
 
 }  // namespace
 
+// Spec 4.1, steps 3 to 6.
+void split_mixes(const HcSeamArgs& args, int64_t t, const double* m) {
+  const double eps = static_cast<double>(args.hc_eps);
+  const auto logit = [&](int64_t k, int64_t part) { return m[k] * value(args.scale, part) + value(args.base, k); };
+  for (int64_t i = 0; i < kHcMult; ++i) {
+    args.entered.pre[t * kHcMult + i] = static_cast<float>(sigmoid64(logit(i, 0)) + eps);
+    args.entered.post[t * kHcMult + i] = static_cast<float>(2 * sigmoid64(logit(kHcMult + i, 1)));
+  }
+  double c[kHcMult][kHcMult];
+  for (int64_t i = 0; i < kHcMult; ++i) {
+    for (int64_t j = 0; j < kHcMult; ++j) c[i][j] = logit(2 * kHcMult + kHcMult * i + j, 2);
+  }
+  sinkhorn(c, eps, args.iterations);
+  for (int64_t i = 0; i < kHcMult * kHcMult; ++i) {
+    args.entered.comb[t * kHcMult * kHcMult + i] = static_cast<float>(c[i / kHcMult][i % kHcMult]);
+  }
+}
+
 double sigmoid64(double x) { return 1.0 / (1.0 + std::exp(-x)); }
 
 void hc_seam(Context& context, const HcSeamArgs& args) {
@@ -123,7 +123,7 @@ void hc_seam(Context& context, const HcSeamArgs& args) {
     mixes(args, t, m);
     for (int64_t k = 0; k < kHcMixes && args.mixes.data != nullptr; ++k)
       args.mixes.row(t)[k] = static_cast<float>(m[k]);
-    split(args, t, m);
+    split_mixes(args, t, m);
   }
 }
 

@@ -23,7 +23,8 @@ const Kernels& reference_kernels() {
                                     reference::moe_experts,
                                     reference::engram_hash,
                                     reference::engram_gather,
-                                    reference::engram_write};
+                                    reference::engram_write,
+                                    reference::ring_store};
   return table;
 }
 

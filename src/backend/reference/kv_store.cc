@@ -46,4 +46,14 @@ void compress_rows(Context&, const CompressRowsArgs& args) {
   }
 }
 
+void ring_store(Context&, const RingStoreArgs& args) {
+  for (int64_t run = 0; run < args.run_count; ++run) {
+    const RunView& view = args.runs[run];
+    for (int64_t i = 0; i < view.rows; ++i) {  // a later position replaces an older one in its slot
+      const std::byte* row = args.step_rows + (view.first_row + i) * args.row_bytes;
+      std::copy(row, row + args.row_bytes, args.rings[run] + (view.start + i) % args.ring_rows * args.row_bytes);
+    }
+  }
+}
+
 }  // namespace deepinfer::reference

@@ -4,7 +4,10 @@
 
 namespace deepinfer::reference {
 
-double e8m0_value(uint8_t byte) { return byte == kE8M0Nan ? std::nan("") : std::ldexp(1.0, byte - 127); }
+double e8m0_value(uint8_t byte) {
+  if (byte == kE8M0Nan) return std::nan("");
+  return byte == 0 ? 0.0 : std::ldexp(1.0, byte - 127);  // 2^-127 is a denormal float: zero by contract
+}
 
 double weight_value(const Matrix& w, int64_t n, int64_t k) {
   switch (w.kind) {
