@@ -86,10 +86,11 @@ float pow_rounded(double base, double exponent) {
 
 void sincos(float angle, float& cosine, float& sine) {
   const double x = static_cast<double>(angle);
-  // Cody-Waite: pi/2 in three parts; the first two have 33 significant bits, so n * part is exact for |n| < 2^20.
+  // Cody-Waite: pi/2 in four parts; the first three have 22 significant bits, so n * part is exact for |n| < 2^31.
   const double n = round_even(x * 0x1.45f306dc9c883p-1);
-  double r = x - n * 0x1.921fb54400000p0;
-  r -= n * 0x1.0b4611a600000p-34;
+  double r = x - n * 0x1.921fb00000000p+0;
+  r -= n * 0x1.5110b00000000p-22;
+  r -= n * 0x1.1846980000000p-44;
   r -= n * 0x1.3198a2e037073p-69;
   const double r2 = r * r;
   double s = 0.0, c = 0.0;  // Taylor on |r| <= pi/4; the first dropped terms are below 1e-17
@@ -109,11 +110,12 @@ float exp32(float x) {
   if (x > 88.72283f) return __builtin_huge_valf();
   const float n = (x * 0x1.715476p0f + 0x1.8p23f) - 0x1.8p23f;
   const float r = (x - n * 0x1.62e4p-1f) - n * 0x1.7f7d1cp-20f;  // ln 2 = hi (15 bits) + lo
-  float p = 0x1.6c16c2p-10f;                                     // 1/720
-  p = p * r + 0x1.111112p-7f;
-  p = p * r + 0x1.555556p-5f;
-  p = p * r + 0x1.555556p-3f;
-  p = p * r + 0.5f;
+  // (e^r - 1 - r) / r^2, minimax on |r| <= ln(2) / 2: e^r is off by 4e-9 (the Taylor polynomial of this degree: 1.7e-7).
+  float p = 0x1.6a23dp-10f;
+  p = p * r + 0x1.123a2p-7f;
+  p = p * r + 0x1.5558f2p-5f;
+  p = p * r + 0x1.555492p-3f;
+  p = p * r + 0x1.fffffcp-2f;
   p = (r * r) * p + r;
   p = 1.0f + p;
   // 2^n in two exact steps, so that n = 128 does not overflow on the way.

@@ -7,6 +7,7 @@
 //        g = sigmoid(copysign(sqrt(max(|dot|, 1e-6)), dot)), 0 for image tokens; X_c = bf16(X_c + g * value).                     Spec 8.5
 // Shapes classes [tokens] int32 with a tail of max_ngram - 1 before each run · ids [tokens, columns] int64 · rows [tokens, columns * head_dim]
 //        kv [tokens, 5 * d] bf16 (4 keys, then the value) · x [tokens, 4 * d] bf16 in place · gate [tokens, 4] float32.
+// Limits d % 16 == 0, head_dim % 32 == 0. A scale byte of 0 (2^-127, a denormal) counts as zero.
 // Order  sums: 16 partial sums, lane = index mod 16, added by halves.
 #pragma once
 

@@ -12,6 +12,7 @@
 // Shapes   X [tokens, 4 * d] bf16 in place · y, h, hq [tokens, d] · pre, post [tokens, 4] · comb [tokens, 4 (source), 4 (destination)] float32
 //          fn [24, 4 * d] float32, base [24], scale [3].
 // Rounding float32 between the bf16 roundings named above; no fused multiply-add.
+// Limits   d % 32 == 0.
 // Order    sums over i ascending from the first product; fn . X: 16 partial sums, lane = index mod 16, added by halves; mean likewise.
 #pragma once
 

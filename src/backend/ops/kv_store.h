@@ -7,6 +7,7 @@
 // ring_store    per run: its last `ring_rows` window rows go to the ring slots of their positions (position mod ring_rows); older ones are
 //               not live any more. Runs after attention, which still reads the slots that it overwrites.
 // Rounding as spec 2 and 3; softmax: m = max, e_i = exp32(z_i - m), e_i / (e_0 + e_1).
+// Limits   d % 16 == 0 for pool_pairs; head dims as in quantize.h.
 // Order    none across rows; norms as in norm.h.
 #pragma once
 

@@ -8,7 +8,7 @@
 // Order    16 partial sums; for each chunk of 32 inputs, lane l adds x[2l+1] * w[2l+1], then x[2l] * w[2l] (the order of the dot
 //          instruction vdpbf16ps); chunks ascending; the last chunk is padded with zeros. Then the lanes are added by halves: l + (l + 8),
 //          l + (l + 4), l + (l + 2), l + (l + 1). A function of k alone. Families: portable = avx2 = avx512, bit for bit.
-// Limits   fp8_tile, fp4_row: k % 32 == 0. Scales are not NaN (the checkpoint reader's promise); NaN codes give NaN.
+// Limits   fp8_tile, fp4_row: k % 32 == 0. A scale byte of 0 (2^-127, a denormal) counts as zero. Scales are not NaN (the checkpoint reader's promise); NaN codes give NaN.
 // Source   spec 2.5, 4.4, 5, 6, 7, 9.
 #pragma once
 

@@ -6,6 +6,7 @@
 //          out = bf16(sum over routed experts in ascending id of y_e, then + y_shared), float32 sums from the first.            Spec 7
 // Shapes   x, xq [tokens, d] · logits [tokens, experts] float32 · index, weight [tokens, k] · out [tokens, d] bf16.
 // Rounding matrix products as in linear.h; silu(g) = g * sigmoid(g) = g / (1 + exp32(-g)); the sum of the k weights in ascending order of expert.
+// Limits   d and the width of the experts % 32 == 0.
 // Order    experts ascending per token; never a function of which tokens share an expert.
 #pragma once
 
