@@ -377,7 +377,8 @@ Result<Request> read_request(std::string_view json, const SamplingParams& defaul
     DI_RETURN_IF_ERROR(read_ids("prompt_token_ids", *ids, out.prompt_token_ids.emplace()));
   }
   if (const JsonValue* tools = fields.take("tools")) DI_RETURN_IF_ERROR(read_tools("tools", *tools, chat.tools));
-  if (const JsonValue* choice = fields.take("tool_choice")) DI_RETURN_IF_ERROR(read_tool_choice(*choice, chat.tool_choice));
+  if (const JsonValue* choice = fields.take("tool_choice"))
+    DI_RETURN_IF_ERROR(read_tool_choice(*choice, chat.tool_choice));
   if (const JsonValue* format = fields.take("response_format"))
     DI_RETURN_IF_ERROR(read_response_format(*format, chat.response_format));
   if (const JsonValue* thinking = fields.take("thinking")) {
