@@ -53,6 +53,21 @@ TEST(Render, GivesTheIdsOfTheReferenceTranscripts) {
   }
 }
 
+TEST(Render, AcceptsEveryEvaluationTask) {
+  std::string input;
+  size_t count = 0;
+  for (Document& task : lines_of(read_file(kModel + "/eval/tasks.jsonl").value())) {
+    Document request;
+    for (const char* field : {"id", "messages", "thinking", "reasoning_effort"}) request[field] = task[field];
+    input += request.dump() + "\n";
+    ++count;
+  }
+  ASSERT_EQ(count, 415u);
+  const std::vector<Document> found = render(input);
+  ASSERT_EQ(found.size(), count);
+  for (const Document& answer : found) EXPECT_FALSE(answer.contains("error")) << answer;
+}
+
 TEST(Render, EveryGoldenPromptDecodesToItself) {
   const Tokenizer tokenizer = Tokenizer::open(kModel + "/tokenizer.json").value();
   std::string input;

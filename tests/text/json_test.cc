@@ -94,7 +94,7 @@ TEST(Json, AgreesWithAnotherReader) {
   const std::string_view pieces[] = {"{",   "}",    "[",    "]", ",",  ":",  "\"a\"", "\"b\\n\"", "1", "-2.5",
                                      "1e3", "true", "null", " ", "\"", "\\", "0",     ".",        "e"};
   int accepted = 0;
-  for (int i = 0; i < 300000; ++i) {
+  for (int i = 0; i < 100000; ++i) {
     std::string text;
     for (size_t n = 1 + random() % 9; n > 0; --n) text += pieces[random() % std::size(pieces)];
     const auto ours = JsonValue::parse(text);
@@ -104,12 +104,12 @@ TEST(Json, AgreesWithAnotherReader) {
     ++accepted;
     ASSERT_EQ(nlohmann::json::parse(ours->dump()), nlohmann::json::parse(text)) << text;
   }
-  EXPECT_GT(accepted, 3000);
+  EXPECT_GT(accepted, 1000);
 }
 
 TEST(Json, DoublesReadBackFromWhatIsPrinted) {
   std::mt19937_64 random(9);
-  for (int i = 0; i < 100000; ++i) {
+  for (int i = 0; i < 50000; ++i) {
     const auto value = std::bit_cast<double>(random());
     if (!std::isfinite(value)) continue;
     std::string text;

@@ -198,6 +198,32 @@ TEST(Request, RefusalsNameTheField) {
             Code::unsupported);
 }
 
+// Prompts of the release's own encoder, and the evaluation tasks bundled with the model, carry tools and the answer's schema in
+// the first system message.
+TEST(Request, TheFirstSystemMessageMayCarryToolsAndFormat) {
+  const std::string tool = R"({"type":"function","function":{"name":"f"}})", schema = R"({"type":"object","b":1})";
+  const auto body = [&](const std::string& fields, const std::string& more) {
+    return R"({"messages":[{"role":"system","content":"s")" + fields + R"(},{"role":"user","content":"q"}])" + more +
+           "}";
+  };
+  const Conversation moved = good(body(R"(,"tools":[)" + tool + R"(],"response_format":)" + schema, "")).conversation;
+  ASSERT_EQ(moved.tools.size(), 1u);
+  EXPECT_TRUE(moved.messages[0].tools.empty());
+  EXPECT_EQ(moved.response_format.kind, ResponseFormat::Kind::json_schema);
+  EXPECT_EQ(moved.response_format.schema, R"({"type": "object", "b": 1})");
+  const Conversation object = good(body(R"(,"response_format":{"type":"json_object"})", "")).conversation;
+  EXPECT_EQ(object.response_format.kind, ResponseFormat::Kind::json_object);
+  // Beside tools of the request they are tools that were added later.
+  const Conversation both =
+      good(body(R"(,"tools":[)" + tool + "]", R"(,"tools":[{"function":{"name":"g"}}])")).conversation;
+  EXPECT_EQ(both.tools[0].name, "g");
+  EXPECT_EQ(both.messages[0].tools[0].name, "f");
+  EXPECT_EQ(bad(body(R"(,"response_format":)" + schema, R"(,"response_format":{"type":"text"})")),
+            "response_format: given twice, here and in messages[0]");
+  EXPECT_EQ(bad(R"({"messages":[{"role":"user","content":"q"},{"role":"system","content":"s","response_format":{}}]})"),
+            "messages[1].response_format: not a field of a message of role system; the nearest is 'content'");
+}
+
 TEST(Request, EffortAndThinking) {
   const auto chat = [](const std::string& more) { return good(with(more)).conversation; };
   EXPECT_FALSE(chat("").thinks());
