@@ -1,9 +1,11 @@
 // ChatFormat: the prompt of DeepSeek-V4.1 from a conversation.
 //
 // A prompt is text plus the byte ranges in it that are control tokens. Everything outside the ranges is plain text,
-// even where it spells a control token, and must be encoded without them: Tokenizer::encode_ranges does. Threading:
-// pure functions. Errors: invalid_argument naming the message or field. Source: DeepSeek's published chat format
-// (docs/requests.md has the rules).
+// even where it spells a control token, and must be encoded without them: Tokenizer::encode_ranges does.
+//
+// Threading pure functions
+// Errors    invalid_argument naming the message or field
+// Source    DeepSeek's published chat format; docs/requests.md has the rules
 #pragma once
 
 #include <cstddef>

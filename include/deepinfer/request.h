@@ -2,9 +2,8 @@
 // of the answer, thinking, and sampling. The same fields as the request object of `deepinfer run --messages` and
 // `--input` (docs/requests.md); read_request() in the program reads them from JSON.
 //
-// Strings are UTF-8. JSON that is carried through (schemas) is text in one line with ", " and ": " separators, the form
-// in which prompts print it; what is given in another form is refused by validate() unless it is valid JSON. Ownership:
-// plain values. Threading: none. Errors: validate() and supported_now() name the field.
+// Strings are UTF-8. Schemas are carried as JSON text; prompts print them in one line with ", " and ": " separators.
+// Ownership: plain values. Threading: none. Errors: validate() and supported_now() name the field.
 #pragma once
 
 #include <cstdint>

@@ -1,4 +1,4 @@
-// The nearest of some known names, for messages about unknown ones.
+// The nearest of some known names, for messages about unknown ones. Pure functions; lengths are in bytes.
 #pragma once
 
 #include <algorithm>
@@ -9,8 +9,7 @@
 
 namespace deepinfer {
 
-// Number of single-byte insertions, deletions and replacements between two short names; long ones are compared by a
-// prefix.
+// Number of single-byte insertions, deletions and replacements between two names; of each the first 64 bytes count.
 inline size_t edit_distance(std::string_view a, std::string_view b) {
   a = a.substr(0, 64);
   b = b.substr(0, 64);

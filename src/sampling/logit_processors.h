@@ -1,9 +1,8 @@
 // What changes logits before a token is sampled: penalties, biases, excluded tokens. docs/sampling.md, step 1.
 //
 // Formula   for every token that occurred: l > 0 ? l / repetition : l * repetition (prompt and answer); then, of the
-// answer alone,
-//           l - frequency * count, and l - presence. Then l + bias. Then -infinity for excluded tokens. Float32, each
-//           operation rounded, in this order.
+//           answer alone, l - frequency * count, and l - presence. Then l + bias. Then -infinity for excluded tokens.
+//           Float32, each operation rounded, in this order.
 // Shapes    logits float32 [vocabulary]. Threading: pure; a TokenCounts belongs to one sequence.
 // Errors    invalid_argument for an id that is not below the vocabulary size.
 #pragma once

@@ -1,6 +1,5 @@
 // The order in which filters see tokens, as integers that compare fast: higher logit first, lower id first among equal
-// logits
-// (-0 equals +0).
+// logits (-0 equals +0). Pure functions.
 #pragma once
 
 #include <bit>

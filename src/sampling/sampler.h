@@ -6,8 +6,7 @@
 // Ownership Scratch keeps buffers between calls; one per thread. It holds nothing that a result depends on.
 // Errors    internal, naming the id: a NaN or +infinity; a row without a finite logit (nothing can be chosen).
 // Cost      one pass for the maximum, one exp per token for the log-probability; noise is computed only for the few
-// tokens that
-//           can still win.
+//           tokens that can still win.
 #pragma once
 
 #include <cstdint>

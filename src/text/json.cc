@@ -100,7 +100,8 @@ class JsonReader {
     if (at_ >= text_.size()) return expected("a value");
     const char c = text_[at_];
     if (c == '{' || c == '[') {
-      if (depth >= kMaxJsonDepth) return invalid("JSON: byte {}: nested deeper than {}", at_, kMaxJsonDepth);
+      if (depth >= JsonValue::kMaxDepth)
+        return invalid("JSON: byte {}: nested deeper than {}", at_, JsonValue::kMaxDepth);
       return c == '{' ? object(out, depth + 1) : array(out, depth + 1);
     }
     if (c == '"') {

@@ -1,13 +1,12 @@
 // JSON documents for requests and prompts: key order is kept, and printing gives the bytes that prompts need.
 //
-// Reading   RFC 8259, strictly: valid UTF-8, no lone surrogate escape, no text after the document, nesting up to
-// kMaxJsonDepth.
+// Reading   RFC 8259, strictly: valid UTF-8, no lone surrogate escape, no text after the document, bounded nesting.
 //           A repeated key keeps its first place and its last value. Integers that fit 64 bits (signed or unsigned)
 //           stay integers; longer ones, "-0", and whatever has a point or an exponent become doubles (correctly
 //           rounded; one that overflows is an error, one that underflows is zero).
 // Printing  `", "` and `": "` between items, non-ASCII as it is, escapes \" \\ \b \f \n \r \t and \u00xx, doubles as
-// the shortest
-//           digits that read back, with ".0" for whole numbers and an exponent ("1e+16", "1e-05") outside 1e-4 .. 1e16.
+//           the shortest digits that read back, with ".0" for whole numbers and an exponent ("1e+16", "1e-05") outside
+//           1e-4 .. 1e16.
 // Ownership values; a document owns all of itself. Threading: immutable after reading.
 // Errors    invalid_argument with the byte offset and what was expected there. No input can do worse.
 // Source    golden/chat and golden/protocol (protocols.md sections 1 and 4: what the library prints).
@@ -23,11 +22,11 @@
 
 namespace deepinfer {
 
-inline constexpr int kMaxJsonDepth = 127;
-
 // One value of a document. Accessors for another kind than kind() return empty values.
 class JsonValue {
  public:
+  static constexpr int kMaxDepth = 127;  // lists and objects within each other
+
   enum class Kind : uint8_t { null, boolean, integer, real, string, array, object };
   struct Member;
 

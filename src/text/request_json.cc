@@ -1,240 +1,20 @@
 #include "text/request_json.h"
 
 #include <charconv>
-#include <limits>
 
-#include "base/names.h"
-#include "text/json.h"
+#include "text/json_fields.h"
+#include "text/request_messages.h"
 
 namespace deepinfer {
 namespace {
 
 using Kind = JsonValue::Kind;
 
-// One object being read: remembers which names were asked for, so that done() can name what is left over.
-class Fields {
- public:
-  // `path` names the object in messages; empty for the request itself.
-  Fields(const JsonValue& object, std::string path) : object_(object), path_(std::move(path)) {}
-
-  static Status expect_object(const JsonValue& value, const std::string& path) {
-    if (value.is(Kind::object)) return {};
-    return invalid("{}: {} where an object is expected", path, value.kind_name());
-  }
-
-  std::string at(std::string_view name) const {
-    return path_.empty() ? std::string(name) : fmt::format("{}.{}", path_, name);
-  }
-
-  // The field's value; nullptr if absent or null.
-  const JsonValue* take(std::string_view name) {
-    known_.push_back(name);
-    const JsonValue* value = object_.find(name);
-    return value == nullptr || value->is(Kind::null) ? nullptr : value;
-  }
-  Status need(std::string_view name, const JsonValue*& out) {
-    out = take(name);
-    return out != nullptr ? Status() : invalid("{}: missing", at(name));
-  }
-
-  // The readers below leave `out` alone where the field is absent.
-  Status read(std::string_view name, std::string& out) {
-    const JsonValue* value = take(name);
-    if (value == nullptr) return {};
-    if (!value->is(Kind::string)) return wrong(name, *value, "a string");
-    out = value->string();
-    return {};
-  }
-  Status read(std::string_view name, std::optional<std::string>& out) {
-    std::string text;
-    DI_RETURN_IF_ERROR(read(name, text));
-    const JsonValue* value = object_.find(name);
-    if (value != nullptr && value->is(Kind::string)) out = std::move(text);
-    return {};
-  }
-  Status read(std::string_view name, bool& out) {
-    const JsonValue* value = take(name);
-    if (value == nullptr) return {};
-    if (!value->is(Kind::boolean)) return wrong(name, *value, "true or false");
-    out = value->boolean();
-    return {};
-  }
-  Status read(std::string_view name, double& out) {
-    const JsonValue* value = take(name);
-    if (value == nullptr) return {};
-    if (!value->is(Kind::integer) && !value->is(Kind::real)) return wrong(name, *value, "a number");
-    out = value->number();
-    return {};
-  }
-  template <typename Int>
-  Status read_integer(std::string_view name, Int& out) {
-    const JsonValue* value = take(name);
-    return value == nullptr ? Status() : integer(at(name), *value, out);
-  }
-  template <typename Int>
-  Status read_integer(std::string_view name, std::optional<Int>& out) {
-    const JsonValue* value = take(name);
-    if (value == nullptr) return {};
-    Int number = 0;
-    DI_RETURN_IF_ERROR(integer(at(name), *value, number));
-    out = number;
-    return {};
-  }
-  template <typename Int>
-  static Status integer(const std::string& path, const JsonValue& value, Int& out) {
-    const std::optional<int64_t> number = value.as_int64();
-    if (!number || *number < int64_t{std::numeric_limits<Int>::min()} ||
-        *number > int64_t{std::numeric_limits<Int>::max()}) {
-      const std::string found = value.is(Kind::integer) ? value.dump() : std::string(value.kind_name());
-      return invalid("{}: {} where an integer of {} bits is expected", path, found, 8 * sizeof(Int));
-    }
-    out = static_cast<Int>(*number);
-    return {};
-  }
-
-  Status wrong(std::string_view name, const JsonValue& value, std::string_view accepted) const {
-    return invalid("{}: {} where {} is expected", at(name), value.kind_name(), accepted);
-  }
-
-  // An error for the first field that nobody asked for. `owner`: what has the fields, e.g. "a user message".
-  Status done(std::string_view owner) const {
-    for (const JsonValue::Member& member : object_.members()) {
-      if (std::find(known_.begin(), known_.end(), member.key) != known_.end()) continue;
-      return invalid("{}: not a field of {}; the nearest is '{}'", at(member.key), owner,
-                     nearest_name(member.key, known_));
-    }
-    return {};
-  }
-
- private:
-  const JsonValue& object_;
-  const std::string path_;
-  std::vector<std::string_view> known_;
-};
-
-// Calls each(item, path) for the items of a list.
-template <typename Each>
-Status for_items(const std::string& path, const JsonValue& list, Each each) {
-  if (!list.is(Kind::array)) return invalid("{}: {} where a list is expected", path, list.kind_name());
-  for (size_t i = 0; i < list.items().size(); ++i)
-    DI_RETURN_IF_ERROR(each(list.items()[i], fmt::format("{}[{}]", path, i)));
-  return {};
-}
-
 Status read_ids(const std::string& path, const JsonValue& list, std::vector<int32_t>& out) {
   out.clear();
   return for_items(path, list, [&](const JsonValue& item, const std::string& at) {
     return Fields::integer(at, item, out.emplace_back());
   });
-}
-
-// Text, or a list of text parts, which are joined by a blank line.
-Status read_content(const std::string& path, const JsonValue& value, std::string& out) {
-  if (value.is(Kind::string)) {
-    out = value.string();
-    return {};
-  }
-  if (!value.is(Kind::array))
-    return invalid("{}: {} where a string or a list of parts is expected", path, value.kind_name());
-  bool first = true;
-  return for_items(path, value, [&](const JsonValue& part, const std::string& at) -> Status {
-    DI_RETURN_IF_ERROR(Fields::expect_object(part, at));
-    Fields fields(part, at);
-    std::string type, text;
-    DI_RETURN_IF_ERROR(fields.read("type", type));
-    if (type == "image_url" || type == "image" || type == "input_image") {
-      return error(Code::unsupported, "{}.type: '{}': image input is not supported, only text", at, type);
-    }
-    if (type != "text") return invalid("{}.type: '{}' where 'text' is expected", at, type);
-    const JsonValue* value = nullptr;
-    DI_RETURN_IF_ERROR(fields.need("text", value));
-    DI_RETURN_IF_ERROR(fields.read("text", text));
-    if (!first) out += "\n\n";
-    first = false;
-    out += text;
-    return fields.done("a text part");
-  });
-}
-
-// {"type": "function", "function": {...}}: gives the inner object.
-Status read_function(const JsonValue& item, const std::string& path, const char* owner, std::string* id,
-                     const JsonValue*& function) {
-  DI_RETURN_IF_ERROR(Fields::expect_object(item, path));
-  Fields fields(item, path);
-  std::string type = "function";
-  if (id != nullptr) DI_RETURN_IF_ERROR(fields.read("id", *id));
-  DI_RETURN_IF_ERROR(fields.read("type", type));
-  if (type != "function") return invalid("{}.type: '{}' where 'function' is expected", path, type);
-  DI_RETURN_IF_ERROR(fields.need("function", function));
-  DI_RETURN_IF_ERROR(Fields::expect_object(*function, path + ".function"));
-  return fields.done(owner);
-}
-
-Status read_tools(const std::string& path, const JsonValue& list, std::vector<Tool>& out) {
-  return for_items(path, list, [&](const JsonValue& item, const std::string& at) -> Status {
-    const JsonValue* function = nullptr;
-    DI_RETURN_IF_ERROR(read_function(item, at, "a tool", nullptr, function));
-    Fields fields(*function, at + ".function");
-    Tool& tool = out.emplace_back();
-    const JsonValue* name = nullptr;
-    DI_RETURN_IF_ERROR(fields.need("name", name));
-    DI_RETURN_IF_ERROR(fields.read("name", tool.name));
-    DI_RETURN_IF_ERROR(fields.read("description", tool.description));
-    if (const JsonValue* schema = fields.take("parameters")) {
-      if (!schema->is(Kind::object)) return fields.wrong("parameters", *schema, "an object");
-      tool.parameters = schema->dump();
-    }
-    DI_RETURN_IF_ERROR(fields.read("strict", tool.strict));
-    return fields.done("a function");
-  });
-}
-
-Status read_calls(const std::string& path, const JsonValue& list, std::vector<ToolCall>& out) {
-  return for_items(path, list, [&](const JsonValue& item, const std::string& at) -> Status {
-    ToolCall& call = out.emplace_back();
-    const JsonValue* function = nullptr;
-    DI_RETURN_IF_ERROR(read_function(item, at, "a call", &call.id, function));
-    Fields fields(*function, at + ".function");
-    const JsonValue* needed = nullptr;
-    DI_RETURN_IF_ERROR(fields.need("name", needed));
-    DI_RETURN_IF_ERROR(fields.read("name", call.name));
-    DI_RETURN_IF_ERROR(fields.need("arguments", needed));
-    DI_RETURN_IF_ERROR(fields.read("arguments", call.arguments));
-    return fields.done("a call's function");
-  });
-}
-
-Status read_message(const JsonValue& item, const std::string& at, Message& out) {
-  DI_RETURN_IF_ERROR(Fields::expect_object(item, at));
-  Fields fields(item, at);
-  const JsonValue* role = nullptr;
-  DI_RETURN_IF_ERROR(fields.need("role", role));
-  std::string name;
-  DI_RETURN_IF_ERROR(fields.read("role", name));
-  if (name == "developer") name = "system";
-  bool found = false;
-  for (const Role known : {Role::system, Role::user, Role::assistant, Role::tool, Role::latest_reminder}) {
-    if (name == role_name(known)) out.role = known, found = true;
-  }
-  if (!found)
-    return invalid("{}.role: '{}'; accepted are system, developer, user, assistant, tool, latest_reminder", at, name);
-
-  const JsonValue* content = fields.take("content");
-  if (content != nullptr) DI_RETURN_IF_ERROR(read_content(at + ".content", *content, out.content));
-  DI_RETURN_IF_ERROR(fields.read("name", out.name));
-  if (out.role == Role::system) {
-    if (const JsonValue* tools = fields.take("tools")) DI_RETURN_IF_ERROR(read_tools(at + ".tools", *tools, out.tools));
-  } else if (out.role == Role::assistant) {
-    DI_RETURN_IF_ERROR(fields.read("reasoning_content", out.reasoning_content));
-    if (const JsonValue* calls = fields.take("tool_calls"))
-      DI_RETURN_IF_ERROR(read_calls(at + ".tool_calls", *calls, out.tool_calls));
-    DI_RETURN_IF_ERROR(fields.read("prefix", out.prefix));
-  } else if (out.role == Role::tool) {
-    DI_RETURN_IF_ERROR(fields.read("tool_call_id", out.tool_call_id));
-  }
-  const bool may_be_without = out.role == Role::assistant && (!out.tool_calls.empty() || out.prefix);
-  if (content == nullptr && !may_be_without) return invalid("{}.content: missing", at);
-  return fields.done(fmt::format("a message of role {}", role_name(out.role)));
 }
 
 Status read_tool_choice(const JsonValue& value, ToolChoice& out) {
@@ -368,7 +148,8 @@ Result<Request> read_request(std::string_view json, const SamplingParams& defaul
   DI_RETURN_IF_ERROR(fields.read("id", out.id));
   if (const JsonValue* messages = fields.take("messages")) {
     DI_RETURN_IF_ERROR(for_items("messages", *messages, [&](const JsonValue& item, const std::string& at) {
-      return read_message(item, at, chat.messages.emplace_back());
+      ResponseFormat* format = chat.messages.empty() ? &chat.response_format : nullptr;
+      return read_message(item, at, chat.messages.emplace_back(), format);
     }));
     if (chat.messages.empty()) return invalid("messages: the list is empty");
   }
@@ -377,9 +158,16 @@ Result<Request> read_request(std::string_view json, const SamplingParams& defaul
     DI_RETURN_IF_ERROR(read_ids("prompt_token_ids", *ids, out.prompt_token_ids.emplace()));
   }
   if (const JsonValue* tools = fields.take("tools")) DI_RETURN_IF_ERROR(read_tools("tools", *tools, chat.tools));
-  if (const JsonValue* choice = fields.take("tool_choice")) DI_RETURN_IF_ERROR(read_tool_choice(*choice, chat.tool_choice));
-  if (const JsonValue* format = fields.take("response_format"))
+  // Tools that only the first system message declares are the request's.
+  if (chat.tools.empty() && !chat.messages.empty()) chat.tools.swap(chat.messages.front().tools);
+  if (const JsonValue* choice = fields.take("tool_choice"))
+    DI_RETURN_IF_ERROR(read_tool_choice(*choice, chat.tool_choice));
+  if (const JsonValue* format = fields.take("response_format")) {
+    if (chat.response_format.kind != ResponseFormat::Kind::text) {
+      return invalid("response_format: given twice, here and in messages[0]");
+    }
     DI_RETURN_IF_ERROR(read_response_format(*format, chat.response_format));
+  }
   if (const JsonValue* thinking = fields.take("thinking")) {
     if (!thinking->is(Kind::boolean)) return fields.wrong("thinking", *thinking, "true or false");
     chat.thinking = thinking->boolean();

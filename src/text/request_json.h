@@ -2,7 +2,8 @@
 //
 // Strict: a field that is not known is an error that names it and the nearest known one; a value of another type is an
 // error with its path ("messages[2].content[0].type") and what is accepted; null is the same as absent; the result has
-// passed validate(). Threading: pure. Errors: invalid_argument; unsupported for image parts.
+// passed validate().
+// Threading: pure. Errors: invalid_argument; unsupported for image parts.
 #pragma once
 
 #include <string_view>
@@ -12,8 +13,7 @@
 
 namespace deepinfer {
 
-// `defaults`: the sampling values of fields that are absent (of the model's generation_config.json, of the command
-// line).
+// `defaults`: the sampling values of absent fields, from the model's generation_config.json or the command line.
 Result<Request> read_request(std::string_view json, const SamplingParams& defaults);
 
 }  // namespace deepinfer

@@ -114,6 +114,11 @@ def conversation(r):
 
 
 def by_library(lib, c):
+    # A request object's first system message may carry the request's own tools (docs/requests.md); the library has no such form.
+    first = c["messages"][0]
+    if first.get("tools") and not c.get("tools"):
+        c = {**c, "tools": first["tools"], "messages": [{**first, "tools": None}] + c["messages"][1:]}
+
     def tools(items):
         return None if items is None else [lib.ToolDefinition(t["function"]["name"], t["function"].get("description"), t["function"].get("parameters")) for t in items]
 
