@@ -1,6 +1,7 @@
 // Speed of the tokenizer on one core: MB/s on ordinary text, and seconds on the worst texts there are.
 //
-// usage: bench_tokenizer [--tokenizer FILE] [--repeat N] [TEXT_FILE...]
+// usage: bench_tokenizer [--tokenizer FILE] [--repeat N] [--no-worst] [TEXT_FILE...]
+//        bench_tokenizer --dump FILE     writes the default text
 //   --tokenizer  a tokenizer.json; default: the bundled model's
 //   TEXT_FILE    ordinary text; default: the sources of this project, and the languages of its golden cases
 // Prints `encode FILE: bytes, tokens, MB/s` (median of N) for the text as a whole and by lines, `decode`, the load
@@ -133,13 +134,22 @@ int main(int argc, char** argv) {
   std::string path = DI_SOURCE_DIR "/models/deepseek-v4.1-tiny/tokenizer.json";
   std::vector<std::string> files;
   int repeat = 3;
+  bool with_worst = true;
   for (int i = 1; i < argc; ++i) {
     if (std::strcmp(argv[i], "--tokenizer") == 0 && i + 1 < argc) {
       path = argv[++i];
     } else if (std::strcmp(argv[i], "--repeat") == 0 && i + 1 < argc) {
       repeat = std::max(1, std::atoi(argv[++i]));
+    } else if (std::strcmp(argv[i], "--dump") == 0 && i + 1 < argc) {
+      const Status status = write_file_atomic(argv[++i], default_text());
+      if (!status.ok()) std::fprintf(stderr, "%s\n", status.message().c_str());
+      return status.ok() ? 0 : 2;
+    } else if (std::strcmp(argv[i], "--no-worst") == 0) {
+      with_worst = false;
     } else if (argv[i][0] == '-') {
-      std::fprintf(stderr, "%s: unknown option; accepted: --tokenizer FILE, --repeat N, text files\n", argv[i]);
+      std::fprintf(stderr,
+                   "%s: unknown option; accepted: --tokenizer FILE, --repeat N, --no-worst, --dump FILE, text files\n",
+                   argv[i]);
       return 2;
     } else {
       files.emplace_back(argv[i]);
@@ -161,7 +171,7 @@ int main(int argc, char** argv) {
     }
     ordinary(*tokenizer, file, *text, repeat);
   }
-  worst(*tokenizer);
+  if (with_worst) worst(*tokenizer);
   return 0;
 }
 
