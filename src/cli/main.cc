@@ -4,7 +4,6 @@
 
 #include <CLI/CLI.hpp>
 #include <algorithm>
-#include <iostream>
 
 #include "cli/globals.h"
 #include "cli/inspect_command.h"
@@ -86,9 +85,7 @@ int run(int argc, char** argv) {
   TokenizeOptions tokenize_options;
   add_tokenize_options(*command("tokenize", "text to token ids and back"), tokenize_options);
   RenderOptions render_options;
-  command("render", "request objects to prompts and ids")
-      ->add_option("--protocol", render_options.protocol, "form of the requests: request, chat, responses or messages")
-      ->capture_default_str();
+  add_render_options(*command("render", "request objects to prompts and token ids"), render_options);
   InspectOptions inspect_options;
   add_inspect_options(*command("inspect", "what a model directory holds"), inspect_options);
   SynthCliOptions synth_options;
@@ -106,10 +103,7 @@ int run(int argc, char** argv) {
   const std::string name = app.get_subcommands().front()->get_name();
   if (name == "run") return run_run(run_options, globals);
   if (name == "tokenize") return run_tokenize(tokenize_options, globals);
-  if (name == "render") {
-    render_options.tokenizer_path = (globals.model_dir.empty() ? bundled_model_dir() : globals.model_dir) + "/tokenizer.json";
-    return render_command(render_options, std::cin, std::cout, std::cerr);
-  }
+  if (name == "render") return run_render(render_options, globals);
   if (name == "synth") {
     synth_options.json = globals.json;
     synth_options.threads = globals.threads;

@@ -1,7 +1,7 @@
 #include "cli/render_command.h"
 
-#include <istream>
-#include <ostream>
+#include <CLI/CLI.hpp>
+#include <iostream>
 
 #include "base/status.h"
 #include "deepinfer/chat_format.h"
@@ -53,31 +53,46 @@ std::string to_json(const Result<Rendered>& rendered) {
 
 }  // namespace
 
-int render_command(const RenderOptions& options, std::istream& in, std::ostream& out, std::ostream& errors) {
+void add_render_options(CLI::App& command, RenderOptions& options) {
+  command.add_option("--protocol", options.protocol, "form of the requests: request (this version has no other)");
+  command.add_option("--tokenizer", options.tokenizer, "a tokenizer.json (default: the model's)");
+}
+
+int run_render(const RenderOptions& options, const Globals& globals) {
+  RenderOptions with_path = options;
+  if (with_path.tokenizer.empty()) {
+    with_path.tokenizer = (globals.model_dir.empty() ? bundled_model_dir() : globals.model_dir) + "/tokenizer.json";
+  }
+  std::ios::sync_with_stdio(false);
+  return render_lines(with_path, std::cin, std::cout, std::cerr);
+}
+
+int render_lines(const RenderOptions& options, std::istream& in, std::ostream& out, std::ostream& errors) {
   if (options.protocol == "chat" || options.protocol == "responses" || options.protocol == "messages") {
-    errors << "render: --protocol " << options.protocol << " is not part of this version; accepted is request\n";
-    return 2;
+    errors << "deepinfer: render: --protocol " << options.protocol
+           << " is not part of this version; accepted is request\n";
+    return Globals::kUsage;
   }
   if (options.protocol != "request") {
-    errors << "render: --protocol '" << options.protocol
+    errors << "deepinfer: render: --protocol '" << options.protocol
            << "' is unknown; accepted are request, chat, responses, messages\n";
-    return 2;
+    return Globals::kUsage;
   }
-  const auto tokenizer = Tokenizer::open(options.tokenizer_path);
+  const auto tokenizer = Tokenizer::open(options.tokenizer);
   if (!tokenizer.ok()) {
-    errors << "render: " << tokenizer.status().message() << "\n";
-    return 2;
+    errors << "deepinfer: render: " << tokenizer.status().message() << "\n";
+    return Globals::kUsage;
   }
   for (std::string line; std::getline(in, line);) {
     if (line.find_first_not_of(" \t\r") == std::string::npos) continue;
     // Flushed, so that another program can hold a conversation through pipes.
     out << to_json(render_line(line, *tokenizer)) << std::endl;
     if (!out) {
-      errors << "render: standard output cannot be written\n";
-      return 1;
+      errors << "deepinfer: render: standard output cannot be written\n";
+      return Globals::kFailed;
     }
   }
-  return 0;
+  return Globals::kDone;
 }
 
 }  // namespace deepinfer

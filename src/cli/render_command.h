@@ -11,13 +11,19 @@
 #include <iosfwd>
 #include <string>
 
+#include "cli/globals.h"
+
 namespace deepinfer {
 
 struct RenderOptions {
   std::string protocol = "request";  // request; chat, responses, messages are refused by this version
-  std::string tokenizer_path;        // a tokenizer.json
+  std::string tokenizer;             // a tokenizer.json; empty: the model's
 };
 
-int render_command(const RenderOptions& options, std::istream& in, std::ostream& out, std::ostream& errors);
+void add_render_options(CLI::App& command, RenderOptions& options);
+int run_render(const RenderOptions& options, const Globals& globals);
+
+// The command over any streams; options.tokenizer is a path.
+int render_lines(const RenderOptions& options, std::istream& in, std::ostream& out, std::ostream& errors);
 
 }  // namespace deepinfer

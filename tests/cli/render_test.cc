@@ -1,6 +1,7 @@
-// The render command with the bundled tokenizer, against the prompts and ids that the model's reference transcripts were made with.
+// The render command with the bundled tokenizer, against prompts and ids of the model's reference transcripts.
 #include <gtest/gtest.h>
 
+#include <map>
 #include <nlohmann/json.hpp>
 #include <sstream>
 
@@ -25,7 +26,7 @@ std::vector<Document> lines_of(const std::string& text) {
 std::vector<Document> render(const std::string& input) {
   std::istringstream in(input);
   std::ostringstream out, errors;
-  EXPECT_EQ(render_command({.tokenizer_path = kModel + "/tokenizer.json"}, in, out, errors), 0) << errors.str();
+  EXPECT_EQ(render_lines({.tokenizer = kModel + "/tokenizer.json"}, in, out, errors), 0) << errors.str();
   return lines_of(out.str());
 }
 
@@ -107,17 +108,17 @@ TEST(Render, RefusesProtocolsAndTokenizersByName) {
   const auto refused = [](const RenderOptions& options) {
     std::istringstream in("{}");
     std::ostringstream out, errors;
-    EXPECT_EQ(render_command(options, in, out, errors), 2);
+    EXPECT_EQ(render_lines(options, in, out, errors), 2);
     EXPECT_EQ(out.str(), "");
     return errors.str();
   };
   for (const std::string protocol : {"chat", "responses", "messages"}) {
     EXPECT_EQ(refused({.protocol = protocol}),
-              "render: --protocol " + protocol + " is not part of this version; accepted is request\n");
+              "deepinfer: render: --protocol " + protocol + " is not part of this version; accepted is request\n");
   }
   EXPECT_EQ(refused({.protocol = "x"}),
-            "render: --protocol 'x' is unknown; accepted are request, chat, responses, messages\n");
-  EXPECT_NE(refused({.tokenizer_path = "/no/such.json"}).find("/no/such.json"), std::string::npos);
+            "deepinfer: render: --protocol 'x' is unknown; accepted are request, chat, responses, messages\n");
+  EXPECT_NE(refused({.tokenizer = "/no/such.json"}).find("/no/such.json"), std::string::npos);
 }
 
 }  // namespace
