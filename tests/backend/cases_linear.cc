@@ -136,6 +136,12 @@ std::vector<OpCase> linear_cases() {
     exact->w = integer_weight(random, s.kind, s.n, s.k);
     cases.push_back(linear_case(shape + "_integers", exact, true));
   }
+  {  // not-a-number codes of either sign: their outputs are not numbers, all others as ever
+    Random random("not a number");
+    auto data = make(random, kFp8, 5, 70, 96, 117, 124, -4, 4);
+    data->w.codes[3 * 96 + 5] = 0x7F, data->w.codes[69 * 96 + 95] = 0xFF;
+    cases.push_back(linear_case("fp8_nan", data, false));
+  }
   constexpr double kFlushed = 0;  // denormal products and weights become zero: within the bound, but seldom equal
   for (const WeightKind kind : {kFp8, kFp4, kBf16}) {
     Random random(std::string("extremes ") + kind_name(kind));
