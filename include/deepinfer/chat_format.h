@@ -27,12 +27,14 @@ enum class AnswerStart {
   tool_calls,           // the prompt already opened the block of calls
 };
 
+// A prompt, and which of its bytes are control tokens.
 struct RenderedPrompt {
   std::string text;
   std::vector<ByteRange> special_ranges;  // ascending, disjoint, each one control token
   AnswerStart answer_start = AnswerStart::content;
 };
 
+// The published prompt format.
 class ChatFormat {
  public:
   // The prompt of a conversation, which need not have passed validate(): any order of messages gives some prompt.

@@ -28,6 +28,7 @@ enum class FinishReason {
 // "stop", "length" or "cancelled".
 const char* finish_reason_name(FinishReason reason);
 
+// Tokens, counted.
 struct Usage {
   int64_t prompt_tokens = 0;
   int64_t completion_tokens = 0;
@@ -50,6 +51,7 @@ struct TokenLogprobs {
   std::vector<std::pair<int32_t, float>> top;  // as many as SamplingParams::logprobs asks for, likeliest first
 };
 
+// A finished answer.
 struct Output {
   std::string id;                 // the request's
   std::string text;               // the answer without its reasoning
@@ -71,12 +73,14 @@ struct Delta {
   Output output;  // whole, when finished
 };
 
+// A model that answers.
 class Engine {
  public:
+  // Opens a model directory and plans all memory of a step. Errors: whatever is wrong with the directory or an option, by name.
   static Result<Engine> open(const ModelOptions& model, const EngineOptions& options);
   Engine(Engine&&) noexcept;
   Engine& operator=(Engine&&) noexcept;
-  ~Engine();
+  ~Engine();  // ends all requests
 
   // Takes a request in; its prompt is rendered and encoded now. Errors: what validate() and supported_now() say, a prompt that is longer
   // than the context, ids outside the vocabulary.

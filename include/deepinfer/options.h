@@ -8,6 +8,7 @@ namespace deepinfer {
 
 enum class Device { cpu, cuda };
 
+// Which model, and on what.
 struct ModelOptions {
   std::string model_dir;        // a checkpoint in the released format: config.json, *.safetensors, tokenizer.json
   Device device = Device::cpu;  // cuda is refused by builds without it
@@ -16,6 +17,7 @@ struct ModelOptions {
       instruction_set;  // cpu: avx512, avx2 or portable; empty: the best of this machine. All give the same bits
 };
 
+// How much at a time.
 struct EngineOptions {
   int64_t max_batch = 8;        // sequences that run at the same time, at least 1
   int64_t prefill_chunk = 512;  // prompt tokens of a step, at least 1
