@@ -3,8 +3,8 @@
 #include <spdlog/spdlog.h>
 
 #include <CLI/CLI.hpp>
-#include <algorithm>
 
+#include "base/names.h"
 #include "cli/globals.h"
 #include "cli/inspect_command.h"
 #include "cli/render_command.h"
@@ -15,26 +15,8 @@
 namespace deepinfer {
 namespace {
 
-size_t edit_distance(std::string_view a, std::string_view b) {
-  std::vector<size_t> row(b.size() + 1);
-  for (size_t j = 0; j <= b.size(); ++j) row[j] = j;
-  for (size_t i = 1; i <= a.size(); ++i) {
-    size_t diagonal = row[0];
-    row[0] = i;
-    for (size_t j = 1; j <= b.size(); ++j) {
-      const size_t above = row[j];
-      row[j] = std::min({above + 1, row[j - 1] + 1, diagonal + (a[i - 1] != b[j - 1])});
-      diagonal = above;
-    }
-  }
-  return row[b.size()];
-}
-
 std::string nearest(std::string_view word, const std::vector<std::string>& known) {
-  const auto best = std::min_element(known.begin(), known.end(), [&](const std::string& a, const std::string& b) {
-    return edit_distance(word, a) < edit_distance(word, b);
-  });
-  return best == known.end() ? "" : *best;
+  return nearest_name(word, std::vector<std::string_view>(known.begin(), known.end()));
 }
 
 // CLI11 says which words it could not place; say which known one is nearest.
@@ -117,7 +99,7 @@ int run(int argc, char** argv) {
     }
     return run_inspect(inspect_options);
   }
-return Globals::kUsage;
+  return Globals::kUsage;
 }
 
 }  // namespace

@@ -8,28 +8,12 @@
 
 #include "base/file.h"
 #include "cli/json_line.h"
+#include "cli/token_ids.h"
 #include "deepinfer/engine.h"
 #include "text/request_json.h"
 
 namespace deepinfer {
 namespace {
-
-Result<std::vector<int32_t>> parse_ids(std::string_view option, std::string_view text) {
-  std::vector<int32_t> ids;
-  while (!text.empty()) {
-    const size_t comma = text.find(',');
-    const std::string_view item = text.substr(0, comma);
-    int32_t id = 0;
-    const auto [end, problem] = std::from_chars(item.data(), item.data() + item.size(), id);
-    if (problem != std::errc() || end != item.data() + item.size()) {
-      return invalid("{}: '{}' is no token id; ids are numbers with commas between them", option, item);
-    }
-    ids.push_back(id);
-    text = comma == std::string_view::npos ? std::string_view() : text.substr(comma + 1);
-  }
-  if (ids.empty()) return invalid("{}: no token ids", option);
-  return ids;
-}
 
 Result<std::pair<int32_t, double>> parse_bias(std::string_view text) {
   const size_t sign = text.find_first_of("=:");
@@ -168,7 +152,7 @@ Result<Request> request_of(const RunOptions& o, const Globals& globals, const Sa
     request.sampling = defaults;
     if (o.prompt.has_value()) request.prompt = *o.prompt;
     if (o.raw_ids.has_value()) {
-      DI_ASSIGN_OR_RETURN(request.prompt_token_ids, parse_ids("--raw-ids", *o.raw_ids));
+      DI_ASSIGN_OR_RETURN(request.prompt_token_ids, parse_token_ids("--raw-ids", *o.raw_ids));
     }
     if (!o.text.empty()) {
       Message message;

@@ -1,29 +1,15 @@
 #include "cli/tokenize_command.h"
 
 #include <CLI/CLI.hpp>
-#include <charconv>
 #include <iostream>
 #include <nlohmann/json.hpp>
 
 #include "cli/json_line.h"
+#include "cli/token_ids.h"
 #include "deepinfer/tokenizer.h"
 
 namespace deepinfer {
 namespace {
-
-Result<std::vector<int32_t>> ids_of(std::string_view text) {
-  std::vector<int32_t> ids;
-  while (!text.empty()) {
-    const std::string_view item = text.substr(0, text.find(','));
-    int32_t id = 0;
-    const auto [end, problem] = std::from_chars(item.data(), item.data() + item.size(), id);
-    if (problem != std::errc() || end != item.data() + item.size())
-      return invalid("--decode: '{}' is no token id", item);
-    ids.push_back(id);
-    text.remove_prefix(std::min(text.size(), item.size() + 1));
-  }
-  return ids;
-}
 
 std::vector<int32_t> encode(const Tokenizer& tokenizer, const std::string& text, bool no_special) {
   return no_special ? tokenizer.encode_plain(text) : tokenizer.encode(text);
@@ -71,7 +57,7 @@ int run_tokenize(const TokenizeOptions& options, const Globals& globals) {
   if (options.text.has_value() && options.decode.has_value())
     return report(invalid("tokenize: TEXT and --decode exclude each other"));
   if (options.decode.has_value()) {
-    const Result<std::vector<int32_t>> ids = ids_of(*options.decode);
+    const Result<std::vector<int32_t>> ids = parse_token_ids("--decode", *options.decode);
     if (!ids.ok()) return report(ids.status());
     const Result<std::string> text = tokenizer->decode(*ids);
     if (!text.ok()) return report(text.status());
