@@ -54,7 +54,6 @@ int run(int argc, char** argv) {
   if (const Status status = read_environment(globals); !status.ok()) return report(status);
 
   CLI::App app("DeepInfer: runs DeepSeek-V4.1-Flash", "deepinfer");
-  app.require_subcommand(1);
   app.failure_message([](const CLI::App*, const CLI::Error& e) { return fmt::format("deepinfer: {}\n", e.what()); });
   const auto command = [&](const char* name, const char* what) {
     CLI::App* sub = app.add_subcommand(name, what);
@@ -81,6 +80,10 @@ int run(int argc, char** argv) {
   } catch (const CLI::ParseError& e) {
     const int code = app.exit(e);
     return code == 0 ? Globals::kDone : Globals::kUsage;
+  }
+  if (app.get_subcommands().empty()) {
+    fmt::print(stderr, "{}", app.help());
+    return Globals::kUsage;
   }
   const std::string name = app.get_subcommands().front()->get_name();
   if (name == "run") return run_run(run_options, globals);
