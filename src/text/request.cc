@@ -219,13 +219,8 @@ Status supported_now(const Request& request) {
     return later("response_format", "constrained answers are");
   if (request.thinking_budget) return later("thinking_budget", "a limit of its own for reasoning is");
   const SamplingParams& sampling = request.sampling;
-  if (sampling.presence_penalty != 0) return later("presence_penalty", "penalties are");
-  if (sampling.frequency_penalty != 0) return later("frequency_penalty", "penalties are");
-  if (sampling.repetition_penalty != 1) return later("repetition_penalty", "penalties are");
-  if (!sampling.logit_bias.empty()) return later("logit_bias", "biases are");
   if (!sampling.stop.empty()) return later("stop", "stop strings are");
   if (sampling.n > 1) return later("n", "several answers to one prompt are");
-  if (sampling.logprobs) return later("logprobs", "reported log-probabilities are");
   return {};
 }
 
