@@ -24,8 +24,9 @@ enum class FinishReason {
   stop,    // the end token or a stop token
   length,  // max_tokens or the context is full
   cancelled,
+  failed,  // Output::error says why; other requests go on
 };
-// "stop", "length" or "cancelled".
+// "stop", "length", "cancelled" or "failed".
 const char* finish_reason_name(FinishReason reason);
 
 // Tokens, counted.
@@ -57,6 +58,7 @@ struct Output {
   std::string text;               // the answer without its reasoning
   std::string reasoning_content;  // what stands before </think>
   FinishReason finish_reason = FinishReason::stop;
+  Status error;  // not ok exactly when finish_reason is failed
   std::vector<int32_t> prompt_token_ids;
   std::vector<int32_t> token_ids;       // what was generated, the end token included when it came
   std::vector<TokenLogprobs> logprobs;  // one a token of token_ids

@@ -207,6 +207,7 @@ int run_run(const RunOptions& options, const Globals& globals) {
   const Result<std::vector<Output>> outputs = engine->generate({*request}, stream);
   if (!outputs.ok()) return report(outputs.status());
   const Output& output = outputs->front();
+  if (output.finish_reason == FinishReason::failed) return report(output.error);
   if (globals.json) {
     print_part(output_json(output) + "\n");
   } else {

@@ -19,6 +19,8 @@ const char* finish_reason_name(FinishReason reason) {
       return "length";
     case FinishReason::cancelled:
       return "cancelled";
+    case FinishReason::failed:
+      return "failed";
   }
   return "";
 }
@@ -166,7 +168,10 @@ Result<std::vector<Delta>> Engine::Impl::step() {
       Delta delta;
       delta.request = order[i]->id();
       const std::span<const float> logits(result.logits.row(row++), static_cast<size_t>(result.logits.cols));
-      DI_RETURN_IF_ERROR(order[i]->accept(logits, model->limits().max_context, delta));
+      if (const Status status = order[i]->accept(logits, model->limits().max_context, delta); !status.ok()) {
+        order[i]->finish(FinishReason::failed, delta);
+        delta.output.error = status;
+      }
       deltas.push_back(std::move(delta));
     }
   }
