@@ -35,7 +35,8 @@ std::vector<json> transcripts(bool chat) {
 TEST(Transcripts, ChatAnswersAreTheReferences) {
   constexpr const char* kUnsure = "test-chat-6";
   Engine engine = open_engine(4, 256, 4096);
-  const std::vector<json> cases = transcripts(true);
+  std::vector<json> cases = transcripts(true);
+  std::erase_if(cases, [](const json& c) { return c["id"].get<std::string>() == kUnsure; });
   std::vector<Request> requests;
   for (const json& c : cases) {
     Request request;
@@ -47,7 +48,6 @@ TEST(Transcripts, ChatAnswersAreTheReferences) {
   const auto outputs = engine.generate(requests);
   ASSERT_TRUE(outputs.ok()) << outputs.status().message();
   for (size_t i = 0; i < cases.size(); ++i) {
-    if (cases[i]["id"] == kUnsure) continue;
     const Output& output = (*outputs)[i];
     EXPECT_EQ(output.token_ids, cases[i]["greedy_ids"].get<std::vector<int32_t>>()) << cases[i]["id"];
     const auto logprobs = cases[i]["logprobs"].get<std::vector<float>>();
@@ -104,7 +104,7 @@ Forced teacher_force(Model& model, PagePool& pool, const json& c) {
   return forced;
 }
 
-TEST(Transcripts, FreeTextIsAsFarAsTheReferenceFromItself) {
+TEST(TranscriptsFull, FreeTextIsAsFarAsTheReferenceFromItself) {
   auto checkpoint = std::make_shared<const Checkpoint>(std::move(Checkpoint::open(bundled_model()).value()));
   const auto tokenizer = read_tokenizer(bundled_model()).value();
   ModelLimits limits;

@@ -33,7 +33,7 @@ TEST(Unicode, ClassesAreThoseOfUnicode16) {
     for (uint32_t c = range[0]; c <= range[1]; ++c)
       ASSERT_EQ(CharTable::instance()[c] & kCategories, 0u) << std::hex << c;
   }
-  if (std::string(utf8proc_unicode_version()) != delta["utf8proc_unicode"]) {
+  if (std::string(utf8proc_unicode_version()) != delta["utf8proc_unicode"].get<std::string>()) {
     GTEST_SKIP() << "the installed utf8proc has Unicode " << utf8proc_unicode_version()
                  << ", the golden list goes with " << delta["utf8proc_unicode"];
   }
