@@ -11,6 +11,7 @@
 #include "cli/run_command.h"
 #include "cli/synth_command.h"
 #include "cli/tokenize_command.h"
+#include "cli/verify_command.h"
 
 namespace deepinfer {
 namespace {
@@ -69,6 +70,8 @@ int run(int argc, char** argv) {
   add_render_options(*command("render", "request objects to prompts and token ids"), render_options);
   InspectOptions inspect_options;
   add_inspect_options(*command("inspect", "what a model directory holds"), inspect_options);
+  VerifyCliOptions verify_options;
+  add_verify_options(*command("verify", "check golden directories"), verify_options);
   SynthCliOptions synth_options;
   add_synth_options(*command("synth", "write a synthetic checkpoint"), synth_options);
 
@@ -89,6 +92,7 @@ int run(int argc, char** argv) {
   if (name == "run") return run_run(run_options, globals);
   if (name == "tokenize") return run_tokenize(tokenize_options, globals);
   if (name == "render") return run_render(render_options, globals);
+  if (name == "verify") return run_verify(verify_options, globals);
   if (name == "synth") {
     synth_options.json = globals.json;
     synth_options.threads = globals.threads;

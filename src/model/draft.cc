@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/planted.h"
 #include "model/forward.h"
 
 namespace deepinfer {
@@ -100,7 +101,8 @@ Result<DraftResult> Forward::run_draft(std::span<const DraftRun> drafts) {
       float* out = logits.row(row);
       for (int64_t v = 0; v < vocab; ++v) out[v] = out[v] + bias.data[v];
       ids[i + 1] = argmax(out, vocab);
-      std::memcpy(features.data, b_.collapsed + row * d, static_cast<size_t>(d) * sizeof(bf16));
+      const bf16* h = planted(Fault::confidence_input) ? b_.h : b_.collapsed;
+      std::memcpy(features.data, h + row * d, static_cast<size_t>(d) * sizeof(bf16));
       std::memcpy(features.data + d, previous, static_cast<size_t>(rank) * sizeof(bf16));
       linear_f32(features, w.confidence, rows_of(result.confidence.data() + row, 1, 1));
     }

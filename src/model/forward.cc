@@ -3,6 +3,8 @@
 #include <algorithm>
 #include <cstring>
 
+#include "base/planted.h"
+
 namespace deepinfer {
 
 Forward::Forward(Model& model, std::span<const Run> runs, Probe* probe)
@@ -115,7 +117,8 @@ Status Forward::block(const BlockWeights& w, int layer) {
   attention(w, layer);
   probe(Point::attn_out, layer, view(b_.y, d));
   pending_ = &b_.attn_mix;
-  enter(w.hc_ffn, w.ffn_norm, b_.ffn_mix, b_.attn_mix.pre, Point::x_mid, layer, -1);
+  const float* pre = planted(Fault::pre_mix) ? b_.ffn_mix.pre : b_.attn_mix.pre;
+  enter(w.hc_ffn, w.ffn_norm, b_.ffn_mix, pre, Point::x_mid, layer, -1);
   DI_RETURN_IF_ERROR(experts(w, layer));
   probe(Point::ffn_out, layer, view(b_.y, d));
   pending_ = &b_.ffn_mix;

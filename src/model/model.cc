@@ -3,6 +3,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/planted.h"
 #include "model/forward.h"
 #include "numerics/math.h"
 
@@ -85,7 +86,8 @@ Result<std::unique_ptr<Model>> Model::load(std::shared_ptr<const Checkpoint> che
   model->layout_ = StateLayout::make(c, o.drafts);
   model->pool_ = std::make_unique<ThreadPool>(o.threads);
   model->window_frequencies_ = rope_frequencies(c.rope_theta, c.qk_rope_head_dim, nullptr);
-  model->compressed_frequencies_ = rope_frequencies(c.compress_rope_theta, c.qk_rope_head_dim, &c.rope_scaling);
+  model->compressed_frequencies_ =
+      rope_frequencies(c.compress_rope_theta, c.qk_rope_head_dim, planted(Fault::no_yarn) ? nullptr : &c.rope_scaling);
   model->checkpoint_ = std::move(checkpoint);
   DI_RETURN_IF_ERROR(model->plan());
   return model;

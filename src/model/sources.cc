@@ -2,6 +2,7 @@
 #include <algorithm>
 #include <cmath>
 
+#include "base/planted.h"
 #include "model/forward.h"
 
 namespace deepinfer {
@@ -72,7 +73,13 @@ void Forward::compress(const BlockWeights& w, int layer) {
   const Rows<bf16> latent = rows_of(b_.latent, groups, d);
   kernels().rms_norm(context_, {latent, w.attn.compressor->norm, c.rms_norm_eps, latent, {}});
   const Rows<bf16> keys = rows_of(b_.index_key, groups, c.index_head_dim);
-  linear(latent, w.attn.indexer->wk, keys);
+  Rows<bf16> key_input = latent;
+  if (planted(Fault::rotated_latent) && ratio == 1) {
+    key_input = view(b_.kv, d);  // free until window()
+    std::copy_n(latent.data, rows_ * d, key_input.data);
+    kernels().rope(context_, {key_input, d, b_.cos[1], b_.sin[1], c.qk_rope_head_dim / 2, false, false});
+  }
+  linear(key_input, w.attn.indexer->wk, keys);
 
   int64_t* positions = arena_.take<int64_t>(groups);
   std::byte** kv_out = arena_.take<std::byte*>(groups);
@@ -82,7 +89,7 @@ void Forward::compress(const BlockWeights& w, int layer) {
   for (int64_t r = 0; r < run_count_; ++r) {
     const RunView& v = b_.views[r];
     for (int64_t j = v.start / ratio; j < (v.start + v.rows) / ratio; ++j, ++g) {
-      positions[g] = j * ratio;
+      positions[g] = j * ratio + (planted(Fault::compressed_position) ? ratio - 1 : 0);
       kv_out[g] = b_.paged[r].kv(j);
       key_out[g] = b_.paged[r].key(j);
     }
@@ -114,7 +121,13 @@ void Forward::select(const BlockWeights& w, int layer) {
                                           (1.0 / std::sqrt(static_cast<double>(c.index_n_heads))));
   for (int64_t i = 0; i < rows_ * c.index_n_heads; ++i) b_.index_w[i] = to_bf16(to_float(b_.index_w[i]) * factor);
 
-  bind_source(w.role.kv_source);
+  int source = w.role.kv_source;
+  for (const int first : c.kv_source_layer_ids) {
+    if (planted(Fault::index_key_source) && first < source &&
+        w.role.compress_ratio == c.layers[static_cast<size_t>(first)].compress_ratio)
+      source = first;
+  }
+  bind_source(source);
   IndexSelectArgs args;
   args.q = view(b_.index_q, width);
   args.weights = view(b_.index_w, c.index_n_heads);

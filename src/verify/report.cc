@@ -28,6 +28,11 @@ bool is_number(std::string_view text) {
 
 Reporter::Reporter(ReporterOptions options) : options_(std::move(options)) {}
 
+void Reporter::enter(std::string_view directory) {
+  directory_ = directory;
+  if (!options_.json) print(fmt::format("{}:", directory_));
+}
+
 bool Reporter::wants(std::string_view case_name) {
   const bool wanted = options_.only.empty() || ::fnmatch(options_.only.c_str(), std::string(case_name).c_str(), 0) == 0;
   matched_ |= wanted;
@@ -35,22 +40,24 @@ bool Reporter::wants(std::string_view case_name) {
 }
 
 void Reporter::row(const Row& row) {
-  names_.insert(row.case_name);
+  names_.insert(directory_ + '\0' + row.case_name);
   ++checks_;
   const bool ok = row.ok && std::isfinite(row.value);
   if (!ok) ++failed_;
   if (options_.json) {
-    print(fmt::format(R"({{"case":{},"level":{},"quantity":{},"value":{},"limit":{},"ok":{}}})",
+    std::string more = row.at.empty() ? "" : fmt::format(R"(,"at":{})", json_string(row.at));
+    if (!directory_.empty()) more += fmt::format(R"(,"golden":{})", json_string(directory_));
+    print(fmt::format(R"({{"case":{},"level":{},"quantity":{},"value":{},"limit":{},"ok":{}{}}})",
                       json_string(row.case_name), is_number(row.level) ? row.level : json_string(row.level),
-                      json_string(row.quantity), json_number(row.value), json_number(row.limit), ok));
+                      json_string(row.quantity), json_number(row.value), json_number(row.limit), ok, more));
     return;
   }
   if (!header_printed_) {
-    print(fmt::format("{:<28} {:<8} {:<32} {:>12} {:>12}", "case", "level", "quantity", "value", "limit"));
+    print(fmt::format("{:<28} {:<8} {:<36} {:>12} {:>12}", "case", "level", "quantity", "value", "limit"));
     header_printed_ = true;
   }
-  print(fmt::format("{:<28} {:<8} {:<32} {:>12.5g} {:>12.5g}  {}", row.case_name, row.level, row.quantity, row.value,
-                    row.limit, ok ? "ok" : "FAILED"));
+  print(fmt::format("{:<28} {:<8} {:<36} {:>12.5g} {:>12.5g}  {}{}{}", row.case_name, row.level, row.quantity,
+                    row.value, row.limit, ok ? "ok" : "FAILED", row.at.empty() ? "" : "  ", row.at));
 }
 
 void Reporter::skip(std::string_view what, std::string_view reason) {

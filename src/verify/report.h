@@ -2,7 +2,7 @@
 //
 // Formats  json: a row a line, {"case","level","quantity","value","limit","ok"}; a skip {"skip","reason"}; the last
 // line
-//          {"cases","checks","failed","skipped"}. Otherwise the same facts as a table for people. A level that is a
+//          {"cases","checks","failed","skipped"}. Rows may have "at" and "golden" besides. Otherwise the same facts as a table for people. A level that is a
 //          decimal number is written as a number. Numbers are the shortest text that reads back to the same float32
 //          (whole numbers exactly); a value that is not finite is null and can only belong to a failed row.
 // Use      for each case: `if (!reporter.wants(name)) continue;`, its rows, `if (reporter.stopped()) return`; once:
@@ -34,11 +34,16 @@ struct Row {
   double value = 0;
   double limit = 0;
   bool ok = false;
+  std::string at{};  // where the value was found, if it is the worst of several ("layer 3")
 };
 
 class Reporter {
  public:
   explicit Reporter(ReporterOptions options);
+
+  // Rows belong to this golden directory from now on: printed in a field "golden", and its cases count apart from those of
+  // the same name elsewhere.
+  void enter(std::string_view directory);
 
   // True if the case is to be run; remembers that something matched.
   bool wants(std::string_view case_name);
@@ -65,6 +70,7 @@ class Reporter {
   void print(const std::string& line);
 
   ReporterOptions options_;
+  std::string directory_;
   std::set<std::string> names_;
   size_t checks_ = 0, failed_ = 0, skipped_ = 0;
   bool matched_ = false;

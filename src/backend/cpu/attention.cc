@@ -37,13 +37,15 @@ void list_columns(const AttentionArgs& args, int64_t run, int64_t t, Columns& co
       const int64_t position = base - (base - c) % args.window;
       add(position < view.window_begin ? nullptr : window_row(args, run, position));
     }
-    for (int64_t r = 0; r < view.rows; ++r) add(window_row(args, run, view.start + r));
+    const int64_t own = planted(Fault::draft_rows) ? 0 : view.rows;
+    for (int64_t r = 0; r < own; ++r) add(window_row(args, run, view.start + r));
   } else {
     const int64_t position = view.start + t - view.first_row;
-    int64_t from = position - args.window + 1;
-    if (from < view.window_begin) from = view.window_begin;
+    int64_t from = position - args.window + (planted(Fault::window_short) ? 2 : 1);
+    const int64_t begin = planted(Fault::replay_window) ? 0 : view.window_begin;
+    if (from < begin) from = begin;
     for (int64_t p = from; p <= position; ++p) add(window_row(args, run, p));
-    while (count < args.window) add(nullptr);
+    while (count < args.window && !planted(Fault::empty_columns_dropped)) add(nullptr);
   }
   columns.window_count = count;
   if (args.compressed != nullptr) {
@@ -141,7 +143,7 @@ void head_chunk(const float* q, float scale, const float* const* rows, const int
   for (i = 0; i < valid; ++i) partial[column[i] & 15] = partial[column[i] & 15] + p[i];
   head.sum = head.sum * a + sum_by_halves(load<f32x16>(partial));
   head.max = largest;
-  for (i = 0; i < valid; ++i) p[i] = round_bf16(p[i]);
+  for (i = 0; i < valid && !planted(Fault::probabilities_unrounded); ++i) p[i] = round_bf16(p[i]);
   int64_t offset = 0;
   constexpr int kWide = kSums > 8 ? 8 : kSums;
   for (; offset + kWide * 16 <= d; offset += kWide * 16) accumulate<kWide>(acc, a, p, rows, valid, offset);
@@ -195,7 +197,9 @@ void attend(const AttentionArgs& args, int64_t run, int64_t t, int64_t first, in
   for (int64_t h = first; h < last; ++h) {
     const HeadState& head = heads[h - first];
     bf16* out = args.out.row(t) + h * d;
-    write_head(acc + (h - first) * d, head.sum + exp32(args.sink[h] - head.max), out, d);
+    const float sink = planted(Fault::no_sink) ? 0.0f : exp32(args.sink[h] - head.max);
+    write_head(acc + (h - first) * d, head.sum + sink, out, d);
+    if (planted(Fault::no_inverse_rope)) continue;
     rope_head(out, d, args.cos + t * args.half, args.sin + t * args.half, args.half, -1.0f);
   }
 }

@@ -13,7 +13,8 @@ void engram_hash(Context& context, const EngramHashArgs& args) {
         uint64_t r = 0;
         bool blocked = false;
         for (int64_t back = 0; back < args.max_ngram; ++back) {
-          const int32_t cls = args.classes[run][t - back];
+          const int64_t near = planted(Fault::engram_lookback) && back > 0 ? 1 : 0;
+          const int32_t cls = args.classes[run][t - back + near];
           blocked = blocked || cls < 0;
           r ^= static_cast<uint64_t>(blocked ? args.pad_class : cls) * args.multipliers[back];
           if (back == 0) continue;
@@ -64,7 +65,8 @@ void engram_write(Context& context, const EngramWriteArgs& args) {
       }
       const float dot = sum_by_halves(sum) * rstd * inverse_sqrt_d;
       const float magnitude = dot < 0.0f ? -dot : dot;
-      const float root = __builtin_sqrtf(magnitude > 1e-6f ? magnitude : 1e-6f);
+      const float clamped = magnitude > 1e-6f ? magnitude : 1e-6f;
+      const float root = planted(Fault::engram_root) ? clamped : __builtin_sqrtf(clamped);
       const bool image = args.image != nullptr && args.image[t] != 0;
       const float gate = image ? 0.0f : sigmoid(__builtin_copysignf(root, dot));
       args.gate[i] = gate;

@@ -1,6 +1,7 @@
 #include "backend/cpu/gemm.h"
 
 #include "backend/cpu/vec.h"
+#include "base/planted.h"
 #include "base/threads.h"
 
 namespace deepinfer::DI_ISA {
@@ -35,6 +36,7 @@ struct Fp8TileWeights {
   explicit Fp8TileWeights(const Matrix& w) : data(static_cast<const uint8_t*>(w.data)), scale(w.scale), k(w.k) {}
   void chunk(int64_t row, int64_t c, f32x16& odd, f32x16& even) const {
     const u32x16 v = widen_u16(data + row * k + c * kChunk);
+    if (planted(Fault::fp8_scale_index)) c = (c + 1) % (k / kChunk);
     const f32x16 s = splat(e8m0_to_float(scale[(row / 32) * (k / kChunk) + c]));
     even = decode_e4m3(v & 0xFFu) * s;
     odd = decode_e4m3(v >> 8) * s;
@@ -48,6 +50,7 @@ struct Fp4RowWeights {
   explicit Fp4RowWeights(const Matrix& w) : data(static_cast<const uint8_t*>(w.data)), scale(w.scale), k(w.k) {}
   void chunk(int64_t row, int64_t c, f32x16& odd, f32x16& even) const {
     const u32x16 v = widen_u8(data + (row * k + c * kChunk) / 2);
+    if (planted(Fault::fp4_scale_index)) c = (c + 1) % (k / kChunk);
     const f32x16 s = splat(e8m0_to_float(scale[row * (k / kChunk) + c]));
     even = decode_e2m1(v & 0xFu) * s;
     odd = decode_e2m1(v >> 4) * s;

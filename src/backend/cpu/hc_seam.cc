@@ -102,7 +102,7 @@ void finish_mixes(const HcSeamArgs& args, int64_t t, const float* dots) {
     for (int64_t j = 0; j < kHcMult; ++j) sum = sum + (c[i][j] = exp32(c[i][j] - largest));
     for (int64_t j = 0; j < kHcMult; ++j) c[i][j] = c[i][j] / sum + args.hc_eps;
   }
-  for (int64_t round = 0; round < args.iterations; ++round) {
+  for (int64_t round = planted(Fault::sinkhorn_rounds) ? 1 : 0; round < args.iterations; ++round) {
     for (int64_t i = 0; i < kHcMult && round > 0; ++i) {
       const float sum = ((c[i][0] + c[i][1]) + c[i][2]) + c[i][3];
       for (int64_t j = 0; j < kHcMult; ++j) c[i][j] = c[i][j] / (sum + args.hc_eps);
@@ -112,7 +112,9 @@ void finish_mixes(const HcSeamArgs& args, int64_t t, const float* dots) {
       for (int64_t i = 0; i < kHcMult; ++i) c[i][j] = c[i][j] / (sum + args.hc_eps);
     }
   }
-  for (int64_t i = 0; i < kHcMult * kHcMult; ++i) comb[i] = c[i / kHcMult][i % kHcMult];
+  for (int64_t i = 0; i < kHcMult * kHcMult; ++i) {
+    comb[i] = planted(Fault::comb_transposed) ? c[i % kHcMult][i / kHcMult] : c[i / kHcMult][i % kHcMult];
+  }
 }
 
 }  // namespace

@@ -122,7 +122,7 @@ void publish(const IndexSelectArgs& args, int64_t t, int64_t visible, const floa
     }
     block_scores[b] = best;
   }
-  block_scores[(visible - 1) / args.block_size] = __builtin_huge_valf();
+  if (!planted(Fault::newest_block)) block_scores[(visible - 1) / args.block_size] = __builtin_huge_valf();
   args.candidates.counts[t] = static_cast<int32_t>(select_top(block_scores, blocks, args.candidates.capacity,
                                                               args.candidates.blocks + t * args.candidates.capacity));
 }
@@ -156,7 +156,8 @@ void index_select(Context& context, const IndexSelectArgs& args) {
       for (int64_t h = 0; h < args.heads; ++h) weights[h] = to_float(args.weights.row(t)[h]);
       const Query query{q, weights, args.heads, args.head_dim};
 
-      const int32_t kept = args.use_candidates ? args.candidates.counts[t] : -1;
+      const bool all = !args.use_candidates || planted(Fault::candidates_ignored);
+      const int32_t kept = all ? -1 : args.candidates.counts[t];
       if (kept < 0) {
         score_range(query, args.rows[run], 0, visible, keys, scores);
       } else {

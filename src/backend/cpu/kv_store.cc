@@ -35,7 +35,8 @@ void pool_pairs(Context& context, const PoolPairsArgs& args) {
       for (int64_t i = 0; i < args.d; i += 16) {  // head_dim is a multiple of 32
         const f32x16 z0 = load<f32x16>(args.z0[p] + i), z1 = load<f32x16>(args.z1[p] + i);
         const f32x16 m = select(z0 > z1, z0, z1);
-        const f32x16 e0 = exp32x16(z0 - m), e1 = exp32x16(z1 - m);
+        const bool mean = planted(Fault::pooling_gate);
+        const f32x16 e0 = mean ? splat(1.0f) : exp32x16(z0 - m), e1 = mean ? splat(1.0f) : exp32x16(z1 - m);
         const f32x16 sum = e0 + e1;
         const f32x16 u = (e0 / sum) * load<f32x16>(args.k0[p] + i) + (e1 / sum) * load<f32x16>(args.k1[p] + i);
         store_bf16(args.out.row(p) + i, u);

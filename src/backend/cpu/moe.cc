@@ -10,11 +10,12 @@ namespace {
 void swiglu_row(bf16* g, const bf16* u, int64_t n, float limit, const float* weight, bf16* probe) {
   for (int64_t i = 0; i < n; i += 16) {  // n is a multiple of 32
     f32x16 gate = load_bf16(g + i), up = load_bf16(u + i);
+    if (planted(Fault::no_clamp)) limit = 1e30f;
     up = select(up > splat(limit), splat(limit), up);
     up = select(up < splat(-limit), splat(-limit), up);
     gate = select(gate > splat(limit), splat(limit), gate);
     f32x16 t = gate / (1.0f + exp32x16(-gate)) * up;
-    if (weight != nullptr) t = splat(*weight) * t;
+    if (weight != nullptr && !planted(Fault::weight_after_w2)) t = splat(*weight) * t;
     store_bf16(g + i, t);
   }
   if (probe != nullptr) std::memcpy(probe, g, static_cast<size_t>(n) * sizeof(bf16));
@@ -89,6 +90,9 @@ void moe_gate(Context& context, const MoeGateArgs& args) {
             }
           }
           float sum = 0.0f;
+          if (planted(Fault::biased_weights)) {
+            for (int64_t e = 0; e < experts; ++e) score[e] = score[e] + bias[e];
+          }
           for (int64_t s = 0; s < k; ++s) sum = sum + (weight[s] = score[index[s]]);
           for (int64_t s = 0; s < k; ++s) weight[s] = weight[s] / (sum + 1e-20f) * args.route_scale;
         }
@@ -151,6 +155,13 @@ void moe_experts(Context& context, const MoeExpertsArgs& args) {
       for (int64_t i = 0; i < d; i += 16) {
         f32x16 sum = load_bf16(y + t * k * d + i);
         for (int64_t s = 1; s < k; ++s) sum = sum + load_bf16(y + (t * k + s) * d + i);
+        if (planted(Fault::weight_after_w2)) {
+          sum = splat(args.weight.row(t)[0]) * load_bf16(y + t * k * d + i);
+          for (int64_t s = 1; s < k; ++s) {
+            const u16x16 weighted = round_to_bf16(splat(args.weight.row(t)[s]) * load_bf16(y + (t * k + s) * d + i));
+            sum = sum + as_float(__builtin_convertvector(weighted, u32x16) << 16);
+          }
+        }
         store_bf16(args.out.row(t) + i, sum + load_bf16(y + (tokens * k + t) * d + i));
       }
     }

@@ -3,6 +3,7 @@
 #pragma once
 
 #include "backend/cpu/vec.h"
+#include "base/planted.h"
 #include "numerics/math.h"
 
 namespace deepinfer::DI_ISA {
@@ -83,6 +84,7 @@ DI_INLINE float mean_square(const bf16* x, int64_t d) {
 DI_INLINE float reciprocal_sqrt(float x) { return 1.0f / __builtin_sqrtf(x); }
 
 DI_INLINE void rms_norm_row(const bf16* x, const bf16* weight, float eps, bf16* y, int64_t d) {
+  if (planted(Fault::norm_eps)) eps = eps < 1e-10f ? 1e-6f : 1e-20f;
   const float r = reciprocal_sqrt(mean_square(x, d) + eps);
   int64_t i = 0;
   for (; i + 16 <= d; i += 16) store_bf16(y + i, load_bf16(weight + i) * (load_bf16(x + i) * splat(r)));
@@ -93,10 +95,12 @@ DI_INLINE void rms_norm_row(const bf16* x, const bf16* weight, float eps, bf16* 
 DI_INLINE void rope_head(bf16* x, int64_t head_dim, const float* cos, const float* sin, int64_t half, float sign) {
   bf16* p = x + head_dim - 2 * half;
   for (int64_t j = 0; j < half; ++j) {
-    const float a = to_float(p[2 * j]), b = to_float(p[2 * j + 1]);
+    bf16& first = p[planted(Fault::rope_halves) ? j : 2 * j];
+    bf16& second = p[planted(Fault::rope_halves) ? j + half : 2 * j + 1];
+    const float a = to_float(first), b = to_float(second);
     const float c = cos[j], s = sin[j] * sign;
-    p[2 * j] = to_bf16(a * c - b * s);
-    p[2 * j + 1] = to_bf16(a * s + b * c);
+    first = to_bf16(a * c - b * s);
+    second = to_bf16(a * s + b * c);
   }
 }
 

@@ -6,7 +6,7 @@ namespace deepinfer {
 namespace cpu_portable {
 extern const Kernels kTable;
 }
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(DI_PLANTED_FAULTS)
 namespace cpu_avx2 {
 extern const Kernels kTable;
 }
@@ -21,7 +21,7 @@ void Arena::overflow() {
 
 std::vector<const Kernels*> cpu_kernels() {
   std::vector<const Kernels*> tables;
-#if defined(__x86_64__)
+#if defined(__x86_64__) && !defined(DI_PLANTED_FAULTS)
   __builtin_cpu_init();
   if (__builtin_cpu_supports("avx512f") && __builtin_cpu_supports("avx512bw") && __builtin_cpu_supports("avx512vl") &&
       __builtin_cpu_supports("avx512dq")) {
