@@ -158,8 +158,7 @@ void moe_experts(Context& context, const MoeExpertsArgs& args) {
         if (planted(Fault::weight_after_w2)) {
           sum = splat(args.weight.row(t)[0]) * load_bf16(y + t * k * d + i);
           for (int64_t s = 1; s < k; ++s) {
-            const u16x16 weighted = round_to_bf16(splat(args.weight.row(t)[s]) * load_bf16(y + (t * k + s) * d + i));
-            sum = sum + as_float(__builtin_convertvector(weighted, u32x16) << 16);
+            sum = sum + splat(args.weight.row(t)[s]) * load_bf16(y + (t * k + s) * d + i);
           }
         }
         store_bf16(args.out.row(t) + i, sum + load_bf16(y + (tokens * k + t) * d + i));
