@@ -1,9 +1,13 @@
 #include "verify/verify.h"
 
 #include <filesystem>
+#include <memory>
 
 #include "base/file.h"
+#include "base/threads.h"
 #include "text/json.h"
+#include "verify/verify_chat.h"
+#include "verify/verify_kernels.h"
 #include "verify/verify_model.h"
 #include "verify/verify_tokenizer.h"
 
@@ -22,6 +26,22 @@ Result<std::string> kind_of(const std::string& dir) {
   return kind->string();
 }
 
+Status kernels(const std::string& dir, const VerifyOptions& options, Reporter& reporter) {
+  const Kernels* table = cpu_kernels().front();
+  if (!options.instruction_set.empty()) {
+    DI_ASSIGN_OR_RETURN(table, cpu_kernels_named(options.instruction_set));
+  }
+  ThreadPool pool(options.threads > 0 ? options.threads
+                                      : static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+  const int64_t scratch = kVerifyKernelsThreadBytes * pool.threads();
+  const auto memory =
+      std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(kVerifyKernelsArenaBytes + scratch + 64));
+  std::byte* aligned = memory.get() + (-reinterpret_cast<uintptr_t>(memory.get()) & 63);
+  Arena arena(aligned, kVerifyKernelsArenaBytes);
+  Context context{&pool, &arena, aligned + kVerifyKernelsArenaBytes, kVerifyKernelsThreadBytes};
+  return verify_kernels(dir, *table, context, reporter);
+}
+
 }  // namespace
 
 Status verify_directory(const std::string& dir, const VerifyOptions& options, Reporter& reporter) {
@@ -29,6 +49,8 @@ Status verify_directory(const std::string& dir, const VerifyOptions& options, Re
   const std::string name = std::filesystem::path(dir + "/").parent_path().filename().string();
   reporter.enter(name);
   if (kind == "model") return verify_model(dir, {options.instruction_set, options.threads}, reporter);
+  if (kind == "kernels") return kernels(dir, options, reporter);
+  if (kind == "chat") return verify_chat(dir, reporter);
   if (kind == "tokenizer") return verify_tokenizer(dir, options.tokenizer_tiny, options.tokenizer_v41, reporter);
   if (kind == "protocol" || kind == "maskbench") {
     reporter.skip(name, fmt::format("golden kind '{}' belongs to a part that this version does not have", kind));

@@ -153,14 +153,12 @@ void moe_experts(Context& context, const MoeExpertsArgs& args) {
   context.pool->parallel_for(tokens, 8192 / (d + 1) + 1, [&](int64_t begin, int64_t end, int) {
     for (int64_t t = begin; t < end; ++t) {
       for (int64_t i = 0; i < d; i += 16) {
-        f32x16 sum = load_bf16(y + t * k * d + i);
-        for (int64_t s = 1; s < k; ++s) sum = sum + load_bf16(y + (t * k + s) * d + i);
-        if (planted(Fault::weight_after_w2)) {
-          sum = splat(args.weight.row(t)[0]) * load_bf16(y + t * k * d + i);
-          for (int64_t s = 1; s < k; ++s) {
-            sum = sum + splat(args.weight.row(t)[s]) * load_bf16(y + (t * k + s) * d + i);
-          }
-        }
+        const auto term = [&](int64_t s) {
+          const f32x16 v = load_bf16(y + (t * k + s) * d + i);
+          return planted(Fault::weight_after_w2) ? splat(args.weight.row(t)[s]) * v : v;
+        };
+        f32x16 sum = term(0);
+        for (int64_t s = 1; s < k; ++s) sum = sum + term(s);
         store_bf16(args.out.row(t) + i, sum + load_bf16(y + (tokens * k + t) * d + i));
       }
     }
