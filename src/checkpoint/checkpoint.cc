@@ -17,6 +17,7 @@ namespace {
 using Json = nlohmann::json;
 namespace fs = std::filesystem;
 
+constexpr size_t kMaxIndexBytes = size_t{256} << 20;  // the released one has about 8 MB
 constexpr const char* kIndexName = "model.safetensors.index.json";
 constexpr const char* kSingleName = "model.safetensors";
 constexpr const char* kTokenMapName = "token_map.safetensors";
@@ -29,7 +30,8 @@ struct Index {
   uint64_t total_size = 0;
 };
 
-// A shard lies beside its index: a plain file name that cannot point anywhere else.
+// A shard lies beside its index: a plain file name that cannot point anywhere else. (What lies there may be a link, as in the
+// caches of model downloaders.)
 bool is_plain_name(const std::string& name) {
   return !name.empty() && name.find('/') == name.npos && name.find('\\') == name.npos && name.find('\0') == name.npos &&
          name != "." && name != "..";
@@ -37,6 +39,9 @@ bool is_plain_name(const std::string& name) {
 
 Result<Index> read_index(const std::string& path) {
   DI_ASSIGN_OR_RETURN(const MappedFile file, MappedFile::open(path));
+  if (file.bytes().size() > kMaxIndexBytes) {
+    return invalid("{}: {} bytes, accepted: at most {}", path, file.bytes().size(), kMaxIndexBytes);
+  }
   Json root;
   const std::string_view text(reinterpret_cast<const char*>(file.bytes().data()), file.bytes().size());
   DI_RETURN_IF_ERROR(parse_json_strict(text, path, root));

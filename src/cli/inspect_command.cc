@@ -1,20 +1,18 @@
 #include "cli/inspect_command.h"
 
-#include <CLI/CLI.hpp>
 #include <array>
 #include <filesystem>
-#include <nlohmann/json.hpp>
 
 #include "checkpoint/checkpoint.h"
 #include "checkpoint/engram_constants.h"
 #include "checkpoint/manifest.h"
 #include "checkpoint/state_bytes.h"
+#include "cli/json_line.h"
 
 namespace deepinfer {
 namespace {
 
 namespace fs = std::filesystem;
-using Json = nlohmann::ordered_json;
 
 constexpr int64_t kMaxBatch = int64_t{1} << 20;
 
@@ -111,73 +109,82 @@ Status add_up(const InspectOptions& options, Facts& facts) {
   return {};
 }
 
-Json layer_or_null(int layer) { return layer < 0 ? Json(nullptr) : Json(layer); }
+std::string layer_or_null(int layer) { return layer < 0 ? "null" : json_value(layer); }
 
-Json layer_json(const ModelConfig& config, int layer) {
+std::string layer_json(const ModelConfig& config, int layer) {
   const LayerRole& role = config.layers[static_cast<size_t>(layer)];
-  return {{"layer", layer},
-          {"role", role_name(role)},
-          {"ratio", role.compress_ratio},
-          {"kv_source", layer_or_null(role.kv_source)},
-          {"index_source", layer_or_null(role.index_source)},
-          {"candidate_source", role.candidate_source},
-          {"uses_candidates", role.uses_candidates},
-          {"engram_rows",
-           role.engram < 0 ? Json(nullptr) : Json(config.engram_num_embeddings[static_cast<size_t>(role.engram)])},
-          {"tap", role.tap >= 0}};
+  const int64_t rows = role.engram < 0 ? 0 : config.engram_num_embeddings[static_cast<size_t>(role.engram)];
+  JsonLine line;
+  line.add("layer", layer).add("role", role_name(role)).add("ratio", role.compress_ratio);
+  line.raw("kv_source", layer_or_null(role.kv_source)).raw("index_source", layer_or_null(role.index_source));
+  line.add("candidate_source", role.candidate_source).add("uses_candidates", role.uses_candidates);
+  line.raw("engram_rows", rows == 0 ? "null" : json_value(rows)).add("tap", role.tap >= 0);
+  return line.str();
 }
+
+// The configuration on one line. No text in it holds a line break or a blank.
+std::string config_json(const ModelConfig& config) {
+  std::string out;
+  for (const char c : config_to_json(config)) {
+    if (c != '\n' && c != ' ') out += c;
+  }
+  return out;
+}
+
+// A list of JSON texts.
+std::string json_array(const std::vector<std::string>& items) { return fmt::format("[{}]", fmt::join(items, ",")); }
 
 std::string shape_text(const std::vector<int64_t>& shape) { return fmt::format("{}", fmt::join(shape, "x")); }
 
-// 890.0 as 890, 52.5 as 52.5.
-Json number(double value) {
-  const int64_t whole = static_cast<int64_t>(value);
-  return static_cast<double>(whole) == value ? Json(whole) : Json(value);
+std::string parts_json(const Facts& facts) {
+  std::vector<std::string> items;
+  for (int part = 0; part < kParts; ++part) {
+    const Sum& sum = facts.parts[static_cast<size_t>(part)];
+    if (sum.tensors == 0) continue;
+    JsonLine line;
+    line.add("part", part_name(static_cast<Part>(part))).add("tensors", sum.tensors).add("bytes", sum.bytes);
+    items.push_back(line.add("used", static_cast<Part>(part) != Part::vision).str());
+  }
+  return json_array(items);
+}
+
+std::string state_json(const StateBytes& state) {
+  JsonLine line;
+  line.add("bytes_per_token", state.per_token)
+      .add("kv_row_bytes", state.kv_row)
+      .add("index_row_bytes", state.index_row);
+  line.add("bytes_per_sequence", state.per_sequence).add("layer_ring_bytes", state.layer_rings);
+  line.add("draft_ring_bytes", state.draft_rings)
+      .add("ring_rows", state.ring_rows)
+      .add("ring_row_bytes", state.window_row);
+  return line.add("carry_bytes", state.carries).add("ngram_tail_bytes", state.ngram_tail).str();
 }
 
 std::string json_report(const Facts& facts, const InspectOptions& options) {
   const ModelConfig& config = facts.config;
-  Json out = {{"model", facts.where},
-              {"weights", facts.has_weights},
-              {"tensors", facts.total.tensors},
-              {"bytes", facts.total.bytes}};
-  out["config"] = Json::parse(config_to_json(config), nullptr, false);
-  for (int layer = 0; layer < config.num_hidden_layers; ++layer) out["layers"].push_back(layer_json(config, layer));
-  out["draft_stages"] = config.num_nextn_predict_layers;
-  for (int part = 0; part < kParts; ++part) {
-    const Sum& sum = facts.parts[static_cast<size_t>(part)];
-    if (sum.tensors == 0) continue;
-    out["parts"].push_back({{"part", part_name(static_cast<Part>(part))},
-                            {"tensors", sum.tensors},
-                            {"bytes", sum.bytes},
-                            {"used", static_cast<Part>(part) != Part::vision}});
-  }
-  out["scale_bytes"] = facts.scales.bytes;
-  out["scales_checked"] = facts.scales_checked;
-  out["expert_bits_per_weight"] = number(facts.expert_bits);
-  const StateBytes& state = facts.state;
-  out["state"] = {{"bytes_per_token", number(state.per_token)},
-                  {"kv_row_bytes", state.kv_row},
-                  {"index_row_bytes", state.index_row},
-                  {"bytes_per_sequence", state.per_sequence},
-                  {"layer_ring_bytes", state.layer_rings},
-                  {"draft_ring_bytes", state.draft_rings},
-                  {"ring_rows", state.ring_rows},
-                  {"ring_row_bytes", state.window_row},
-                  {"carry_bytes", state.carries},
-                  {"ngram_tail_bytes", state.ngram_tail}};
-  out["memory"] = {{"max_batch", facts.max_batch},
-                   {"max_context", facts.max_context},
-                   {"weight_bytes", facts.used_bytes},
-                   {"state_bytes", facts.state_total},
-                   {"total_bytes", facts.used_bytes + facts.state_total}};
+  JsonLine out;
+  out.add("model", facts.where).add("weights", facts.has_weights);
+  out.add("tensors", facts.total.tensors).add("bytes", facts.total.bytes).raw("config", config_json(config));
+  std::vector<std::string> layers;
+  for (int layer = 0; layer < config.num_hidden_layers; ++layer) layers.push_back(layer_json(config, layer));
+  out.raw("layers", json_array(layers))
+      .add("draft_stages", config.num_nextn_predict_layers)
+      .raw("parts", parts_json(facts));
+  out.add("scale_bytes", facts.scales.bytes).add("scales_checked", facts.scales_checked);
+  out.add("expert_bits_per_weight", facts.expert_bits).raw("state", state_json(facts.state));
+  JsonLine memory;
+  memory.add("max_batch", facts.max_batch).add("max_context", facts.max_context).add("weight_bytes", facts.used_bytes);
+  memory.add("state_bytes", facts.state_total).add("total_bytes", facts.used_bytes + facts.state_total);
+  out.raw("memory", memory.str());
   if (options.tensors) {
+    std::vector<std::string> list;
     for (const ManifestEntry& entry : facts.entries) {
-      out["tensor_list"].push_back(
-          Json::array({entry.name, std::string(dtype_name(entry.dtype)), entry.shape, entry.bytes()}));
+      list.push_back(fmt::format("[{},{},{},{}]", json_value(entry.name), json_value(dtype_name(entry.dtype)),
+                                 json_list(entry.shape), entry.bytes()));
     }
+    out.raw("tensor_list", json_array(list));
   }
-  return out.dump(-1, ' ', false, Json::error_handler_t::replace) + "\n";
+  return out.str() + "\n";
 }
 
 std::string layer_line(const ModelConfig& config, int layer) {
@@ -225,14 +232,14 @@ std::string text_report(const Facts& facts, const InspectOptions& options) {
     print("  {:<18}{:>7} tensors {:>16} bytes{}\n", part_name(static_cast<Part>(part)), sum.tensors, sum.bytes,
           static_cast<Part>(part) == Part::vision ? "  switched off: never read" : "");
   }
-  print("  routed experts: {} bits a weight\n", number(facts.expert_bits).dump());
+  print("  routed experts: {} bits a weight\n", facts.expert_bits);
   print("  scales: {} bytes, {}\n", facts.scales.bytes, scales_state(facts));
   if (options.tensors) {
     for (const ManifestEntry& entry : facts.entries) {
       print("{}\t{}\t{}\t{}\n", entry.name, dtype_name(entry.dtype), shape_text(entry.shape), entry.bytes());
     }
   }
-  print("State\n  {} bytes a token (compressed row {}, index key {})\n", number(state.per_token).dump(), state.kv_row,
+  print("State\n  {} bytes a token (compressed row {}, index key {})\n", state.per_token, state.kv_row,
         state.index_row);
   print(
       "  {} bytes a sequence: rings of layers {}, rings of draft stages {} ({} rows of {}), carries {}, n-gram tail "
@@ -245,14 +252,6 @@ std::string text_report(const Facts& facts, const InspectOptions& options) {
 }
 
 }  // namespace
-
-void add_inspect_options(CLI::App& command, InspectOptions& options) {
-  command.add_flag("--check", options.check, "read every scale byte");
-  command.add_flag("--tensors", options.tensors, "list every tensor");
-  command.add_option("--max-batch", options.max_batch, "sequences, for the memory figures")->capture_default_str();
-  command.add_option("--max-context", options.max_context,
-                     "tokens a sequence, for the memory figures (default: max_position_embeddings)");
-}
 
 Result<Inspection> inspect_model(const InspectOptions& options) {
   Facts facts;

@@ -1,6 +1,6 @@
 #include "cli/synth_command.h"
 
-#include <CLI/CLI.hpp>
+#include <algorithm>
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
@@ -30,32 +30,6 @@ std::string synth_config_name(const std::string& config_path) {
     return path.filename().string();
   }
   return name.substr(0, name.find('_'));
-}
-
-void add_synth_options(CLI::App& command, SynthCliOptions& options) {
-  command.add_option("CONFIG", options.config_path, "config.json of the model")->required();
-  command.add_option("OUT", options.out_dir, "directory to write; new or empty")->required();
-  command
-      .add_option("--layers", options.layers,
-                  "only these layers, comma-separated and ascending; renumbered, with sources, Engram layers and taps")
-      ->delimiter(',')
-      ->allow_extra_args(false);
-  command.add_option("--experts", options.experts, "routed experts a layer (draft stages: at most as many)")
-      ->check(CLI::Range(int64_t{1}, int64_t{4096}));
-  command
-      .add_option("--engram-rows", options.engram_rows,
-                  "about so many Engram table rows a layer: the hash's primes start at N / columns")
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 31));
-  auto* shards =
-      command.add_option("--shards", options.shards, "number of files, of about equal size")->check(CLI::Range(1, 800));
-  command.add_option("--max-shard-bytes", options.max_shard_bytes, "largest file, unless one tensor is larger")
-      ->capture_default_str()
-      ->check(CLI::Range(int64_t{1}, int64_t{1} << 50))
-      ->excludes(shards);
-  command.add_option("--name", options.name,
-                     "name of the configuration, which the token map is drawn by (default: the file's name, or its "
-                     "directory's for config*.json)");
-  command.add_flag("--overwrite", options.overwrite, "replace what an earlier run wrote to OUT");
 }
 
 int run_synth(const SynthCliOptions& options) {
