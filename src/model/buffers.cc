@@ -1,5 +1,6 @@
 // Memory of a step: what StepBuffers takes, and how much scratch the operations need on top.
 #include <algorithm>
+#include <new>
 
 #include "backend/ops/quantize.h"
 #include "model/forward.h"
@@ -95,16 +96,17 @@ StepBuffers StepBuffers::carve(Arena& arena, const ModelConfig& c, int64_t rows,
 Status Model::plan() {
   const ModelConfig& c = config();
   int64_t matrix_k = c.hidden_size * std::max<int64_t>(1, static_cast<int64_t>(c.dspark_target_layer_ids.size()));
-  matrix_k = std::max({matrix_k, c.moe_intermediate_size, c.num_attention_heads * c.head_dim,
+  matrix_k = std::max({matrix_k, c.q_lora_rank, c.moe_intermediate_size, c.num_attention_heads * c.head_dim,
                        c.o_groups * c.o_lora_rank, c.hidden_size + c.dspark_markov_rank,
                        (c.engram_max_ngram_size - 1) * c.engram_n_heads * c.engram_head_dim});
   Arena measure;
   StepBuffers::carve(measure, c, limits_.max_step_tokens, limits_.max_runs, limits_.max_logit_rows);
-  // Pointer lists of sources.cc (four a row) and the draft head.
-  const int64_t lists = limits_.max_step_tokens * 8 * 8 + (1 << 14);
+  // Pointer lists of sources.cc (seven a group; a run has at most one group that began before it), and on top of them or of the taps and
+  // head rows of draft.cc what one operation takes.
+  const int64_t lists = 7 * 8 * (limits_.max_step_tokens + limits_.max_runs) + (1 << 14);
+  const int64_t taps = static_cast<int64_t>(c.dspark_target_layer_ids.size()) * c.hidden_size;
   const int64_t draft =
-      limits_.max_step_tokens * (c.dspark_markov_rank + c.hidden_size + c.dspark_markov_rank + 64) * 2 +
-      c.vocab_size * 4;
+      limits_.max_step_tokens * taps * 2 + (c.hidden_size + c.dspark_markov_rank) * 2 + c.vocab_size * 4;
   arena_bytes_ = measure.peak_bytes() + lists + (limits_.drafts ? draft : 0) +
                  op_scratch_bytes(c, limits_.max_step_tokens, pool_->threads(), limits_.max_context);
   arena_bytes_ = (arena_bytes_ + 4095) / 4096 * 4096;
@@ -113,7 +115,8 @@ Status Model::plan() {
   if (total > int64_t{1} << 40)
     return error(Code::resource_exhausted, "a step of {} tokens would need {} bytes of scratch",
                  limits_.max_step_tokens, total);
-  memory_ = std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(total));
+  memory_.reset(new (std::nothrow) std::byte[static_cast<size_t>(total)]);
+  if (memory_ == nullptr) return error(Code::resource_exhausted, "no memory for {} bytes of scratch", total);
   return {};
 }
 

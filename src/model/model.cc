@@ -8,6 +8,13 @@
 #include "numerics/math.h"
 
 namespace deepinfer {
+namespace {
+
+constexpr int kMaxThreads = 4096;
+constexpr int64_t kMaxStep =
+    int64_t{1} << 20;  // tokens, runs and logit rows of a step: sizes derived from them stay far from 2^63
+
+}  // namespace
 
 std::vector<float> rope_frequencies(double theta, int64_t dim, const RopeScaling* scaling) {
   const int64_t half = dim / 2;
@@ -47,7 +54,12 @@ Result<std::unique_ptr<Model>> Model::load(std::shared_ptr<const Checkpoint> che
   ModelLimits& o = model->limits_;
   o = options;
   if (o.threads <= 0) o.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
-  if (o.max_step_tokens <= 0) return invalid("max_step_tokens: {}, at least 1 is needed", o.max_step_tokens);
+  if (o.threads > kMaxThreads)
+    return invalid("threads: {}, accepted are 0 (one per core) to {}", o.threads, kMaxThreads);
+  if (o.max_step_tokens < 1 || o.max_step_tokens > kMaxStep)
+    return invalid("max_step_tokens: {}, accepted are 1 to {}", o.max_step_tokens, kMaxStep);
+  if (o.max_logit_rows > kMaxStep || o.max_runs > kMaxStep)
+    return invalid("max_logit_rows: {}, max_runs: {}, accepted are up to {}", o.max_logit_rows, o.max_runs, kMaxStep);
   if (o.max_context == 0) o.max_context = c.max_position_embeddings;
   if (o.max_context < 1 || o.max_context > c.max_position_embeddings) {
     return invalid("max_context: {}, accepted are 1 to {} (max_position_embeddings)", o.max_context,

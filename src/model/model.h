@@ -52,7 +52,8 @@ class Model {
   int64_t scratch_bytes() const;
 
   // Computes the step and moves every state on by its tokens. Refuses, before anything is written: more tokens than max_step_tokens, ids
-  // outside the vocabulary, sequences longer than max_context, logit rows outside the replayed suffix, room that cannot be reserved.
+  // outside the vocabulary, sequences longer than max_context, logit rows outside the replayed suffix, room that cannot be reserved. An
+  // error in the middle (a scale that was not scanned at load turns out to be no number) empties the states of the step's runs.
   Result<StepResult> forward(const Step& step);
 
   // Greedy drafts (spec 9). Reads the draft rings, writes no state.

@@ -13,7 +13,8 @@ namespace deepinfer {
 enum class LogitRows : uint8_t { none, last, all };
 
 struct Run {
-  SequenceState* state = nullptr;   // its length is the position of the first token; room must be reserved
+  // Its length is the position of the first token. In one run of a step at most. Pages that reserve() has not taken yet are taken now.
+  SequenceState* state = nullptr;
   std::span<const int32_t> tokens;  // at least one, each in the vocabulary
   LogitRows logits = LogitRows::last;
   // Bounded replay (spec 10): layers from the decoder's first on run only positions >= decoder_from. 0: all of them. Logit rows must be

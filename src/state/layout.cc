@@ -3,6 +3,16 @@
 #include "backend/ops/quantize.h"
 
 namespace deepinfer {
+namespace {
+
+// The first layer that replay may cut: nothing behind it owns rows or hashes tokens, since it would see a suffix only (spec 10).
+int replay_start(const ModelConfig& config) {
+  const int start = config.decoder_start();
+  const auto behind = [&](const std::vector<int>& layers) { return !layers.empty() && layers.back() > start; };
+  return behind(config.kv_source_layer_ids) || behind(config.engram_layer_ids) ? -1 : start;
+}
+
+}  // namespace
 
 std::shared_ptr<const StateLayout> StateLayout::make(const ModelConfig& config, bool drafts) {
   auto layout = std::make_shared<StateLayout>();
@@ -14,7 +24,7 @@ std::shared_ptr<const StateLayout> StateLayout::make(const ModelConfig& config, 
   l.window_row_bytes = deepinfer::window_row_bytes(config.head_dim);
   l.layers = config.num_hidden_layers;
   l.draft_stages = drafts ? config.num_nextn_predict_layers : 0;
-  l.decoder_start = config.decoder_start();
+  l.decoder_start = replay_start(config);
   l.kv_row_bytes = compressed_row_bytes(config.head_dim);
   l.key_row_bytes = index_row_bytes(config.index_head_dim);
   l.carry_rows = l.rollback / 2 + 1;

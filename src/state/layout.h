@@ -28,7 +28,7 @@ struct StateLayout {
   int64_t window_row_bytes = 0;
   int64_t layers = 0;        // backbone rings
   int64_t draft_stages = 0;  // draft rings behind them; 0 when the model runs without drafts
-  int decoder_start = -1;    // first layer whose window a replayed prefill cuts off; -1: none
+  int decoder_start = -1;    // first layer whose window a replayed prefill cuts off; -1: this model cannot be replayed
   std::vector<SourceLayout> sources;
   int64_t kv_row_bytes = 0;      // of a compressed row
   int64_t key_row_bytes = 0;     // of an index key row

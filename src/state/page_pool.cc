@@ -4,10 +4,18 @@
 
 #include <cerrno>
 #include <cstring>
+#include <limits>
+#include <utility>
 
 namespace deepinfer {
 
 Result<PagePool> PagePool::create(int64_t page_bytes, int64_t pages) {
+  if (page_bytes < static_cast<int64_t>(sizeof(std::byte*)) || pages < 0)
+    return invalid("page pool: {} pages of {} bytes, at least 0 pages of {} bytes are possible", pages, page_bytes,
+                   sizeof(std::byte*));
+  if (pages > std::numeric_limits<int64_t>::max() / page_bytes)
+    return error(Code::resource_exhausted, "cannot reserve {} pages of {} bytes for compressed rows", pages,
+                 page_bytes);
   PagePool pool;
   pool.page_bytes_ = page_bytes;
   pool.capacity_ = pages;
@@ -20,8 +28,6 @@ Result<PagePool> PagePool::create(int64_t page_bytes, int64_t pages) {
     }
     pool.memory_ = static_cast<std::byte*>(memory);
   }
-  pool.free_.reserve(static_cast<size_t>(pages));
-  for (int64_t i = pages; i > 0; --i) pool.free_.push_back(pool.memory_ + (i - 1) * page_bytes);
   return pool;
 }
 
@@ -31,7 +37,9 @@ PagePool& PagePool::operator=(PagePool&& other) noexcept {
   std::swap(memory_, other.memory_);
   std::swap(page_bytes_, other.page_bytes_);
   std::swap(capacity_, other.capacity_);
-  std::swap(free_, other.free_);
+  std::swap(untouched_, other.untouched_);
+  std::swap(returned_, other.returned_);
+  std::swap(chain_, other.chain_);
   return *this;
 }
 
@@ -40,12 +48,19 @@ PagePool::~PagePool() {
 }
 
 std::byte* PagePool::take() {
-  if (free_.empty()) return nullptr;
-  std::byte* page = free_.back();
-  free_.pop_back();
-  return page;
+  if (chain_ != nullptr) {
+    std::byte* page = chain_;
+    std::memcpy(&chain_, page, sizeof(chain_));
+    --returned_;
+    return page;
+  }
+  return untouched_ < capacity_ ? memory_ + untouched_++ * page_bytes_ : nullptr;
 }
 
-void PagePool::give(std::byte* page) { free_.push_back(page); }
+void PagePool::give(std::byte* page) {
+  std::memcpy(page, &chain_, sizeof(chain_));
+  chain_ = page;
+  ++returned_;
+}
 
 }  // namespace deepinfer

@@ -1,5 +1,7 @@
 #include "state/sequence_state.h"
 
+#include <xxhash.h>
+
 #include <algorithm>
 #include <cstring>
 
@@ -7,22 +9,30 @@ namespace deepinfer {
 namespace {
 
 constexpr std::string_view kMagic = "DISTATE1";
+constexpr int64_t kMaxLength = int64_t{1} << 40;
 
+// docs/state-format.md. Everything behind `checksum` is under it.
 struct Header {
   char magic[8];
-  int64_t window, rollback, head_dim, layers, draft_stages, sources, kv_row_bytes, key_row_bytes, tail_live;
+  uint64_t checksum;
+  // What must be equal for the bytes to mean the same.
+  int64_t window, head_dim, layers, draft_stages, decoder_start, sources, ratio_2, kv_row_bytes, key_row_bytes,
+      tail_live;
   int64_t length, window_begin;
 };
+constexpr size_t kChecked = offsetof(Header, window);
 
 Header header_of(const StateLayout& layout, int64_t length, int64_t window_begin) {
   Header header{};
   std::memcpy(header.magic, kMagic.data(), kMagic.size());
   header.window = layout.window;
-  header.rollback = layout.rollback;
   header.head_dim = layout.head_dim;
   header.layers = layout.layers;
   header.draft_stages = layout.draft_stages;
+  header.decoder_start = layout.decoder_start;
   header.sources = static_cast<int64_t>(layout.sources.size());
+  for (size_t s = 0; s < layout.sources.size(); ++s)
+    header.ratio_2 |= int64_t{layout.sources[s].ratio == 2} << (s % 63);
   header.kv_row_bytes = layout.kv_row_bytes;
   header.key_row_bytes = layout.key_row_bytes;
   header.tail_live = layout.tail_live;
@@ -31,14 +41,30 @@ Header header_of(const StateLayout& layout, int64_t length, int64_t window_begin
   return header;
 }
 
+// First position with a live row in ring r.
+int64_t ring_begin(const StateLayout& l, int64_t r, int64_t length, int64_t window_begin) {
+  const bool decoder = r >= l.layers || (l.decoder_start >= 0 && r >= l.decoder_start);
+  return std::max({decoder ? window_begin : 0, length - l.window, int64_t{0}});
+}
+
+// What for_each_live() will visit, in bytes.
+int64_t live_bytes(const StateLayout& l, int64_t length, int64_t window_begin) {
+  int64_t bytes = std::min(length, l.tail_live) * static_cast<int64_t>(sizeof(int32_t));
+  for (int64_t r = 0; r < l.rings(); ++r)
+    bytes += std::max<int64_t>(0, length - ring_begin(l, r, length, window_begin)) * l.window_row_bytes;
+  for (const SourceLayout& source : l.sources) {
+    bytes += length / source.ratio * (l.kv_row_bytes + l.key_row_bytes);
+    if (source.ratio == 2 && length % 2 == 1) bytes += l.carry_row_floats * static_cast<int64_t>(sizeof(float));
+  }
+  return bytes;
+}
+
 // Visits the live entries in canonical order: visit(pointer, bytes). The one place that says what is live.
 template <typename State, typename Visit>
 void for_each_live(State& state, int64_t length, Visit&& visit) {
   const StateLayout& l = state.layout();
   for (int64_t r = 0; r < l.rings(); ++r) {
-    const bool decoder = r >= l.layers || (l.decoder_start >= 0 && r >= l.decoder_start);
-    const int64_t begin = std::max(decoder ? state.window_begin() : 0, length - l.window);
-    for (int64_t p = begin; p < length; ++p)
+    for (int64_t p = ring_begin(l, r, length, state.window_begin()); p < length; ++p)
       visit(state.ring(r) + (p % l.ring_rows) * l.window_row_bytes, l.window_row_bytes);
   }
   for (size_t s = 0; s < l.sources.size(); ++s) {
@@ -117,6 +143,7 @@ Status SequenceState::truncate(int64_t length) {
                    std::max<int64_t>(0, lowest));
   }
   length_ = length;
+  window_begin_ = std::min(window_begin_, length);  // positions that come now are computed in the decoder half too
   return {};
 }
 
@@ -130,51 +157,71 @@ PagedRows SequenceState::rows(int source) const {
           layout_->key_row_bytes};
 }
 
+int64_t SequenceState::canonical_bytes() const {
+  return static_cast<int64_t>(sizeof(Header)) + live_bytes(*layout_, length_, window_begin_);
+}
+
 std::string SequenceState::canonical() const {
-  const Header header = header_of(*layout_, length_, window_begin_);
-  std::string bytes(reinterpret_cast<const char*>(&header), sizeof(header));
+  Header header = header_of(*layout_, length_, window_begin_);
+  std::string bytes;
+  bytes.reserve(static_cast<size_t>(canonical_bytes()));
+  bytes.append(reinterpret_cast<const char*>(&header), sizeof(header));
   // Visiting writes nothing; the cast only lets one visitor serve reading and writing.
   for_each_live(const_cast<SequenceState&>(*this), length_, [&](const std::byte* data, int64_t count) {
     bytes.append(reinterpret_cast<const char*>(data), static_cast<size_t>(count));
   });
+  header.checksum = XXH3_64bits(bytes.data() + kChecked, bytes.size() - kChecked);
+  std::memcpy(bytes.data(), &header, sizeof(header));
   return bytes;
 }
 
 Status SequenceState::restore(std::string_view bytes) {
   Header header{};
-  if (bytes.size() < sizeof(header))
-    return error(Code::data_loss, "saved state: {} bytes are too few for a header", bytes.size());
+  if (bytes.size() < sizeof(header)) {
+    return error(Code::data_loss, "saved state: {} bytes, a header alone takes {}", bytes.size(), sizeof(header));
+  }
   std::memcpy(&header, bytes.data(), sizeof(header));
-  const Header expected = header_of(*layout_, header.length, header.window_begin);
-  if (std::memcmp(&header, &expected, sizeof(header)) != 0)
-    return invalid("saved state: not of this model, or of another version");
-  if (header.length < 0 || header.length > int64_t{1} << 40 || header.window_begin < 0 ||
-      header.window_begin > header.length) {
-    return error(Code::data_loss, "saved state: a length of {} tokens, windows from {}", header.length,
+  if (std::string_view(header.magic, sizeof(header.magic)) != kMagic) {
+    return invalid("saved state: it does not begin with {}: no saved state, or of another version", kMagic);
+  }
+  if (header.checksum != XXH3_64bits(bytes.data() + kChecked, bytes.size() - kChecked)) {
+    return error(Code::data_loss, "saved state: the checksum does not fit its {} bytes: damaged or cut short",
+                 bytes.size());
+  }
+  Header expected = header_of(*layout_, header.length, header.window_begin);
+  expected.checksum = header.checksum;
+  if (std::memcmp(&header, &expected, sizeof(header)) != 0) {
+    return invalid(
+        "saved state: of a model with {} layers, {} draft stages, window {}, head_dim {}, {} sources; accepted: {}, "
+        "{}, {}, {}, {}, "
+        "with equal rows and compression ratios",
+        header.layers, header.draft_stages, header.window, header.head_dim, header.sources, expected.layers,
+        expected.draft_stages, expected.window, expected.head_dim, expected.sources);
+  }
+  const int64_t last_begin = layout_->decoder_start >= 0 ? header.length : 0;
+  if (header.length < 0 || header.length > kMaxLength || header.window_begin < 0 || header.window_begin > last_begin) {
+    return error(Code::data_loss, "saved state: a length of {} tokens, decoder windows from {}", header.length,
                  header.window_begin);
   }
-  // A lower bound before any page is taken, so that a lying length cannot exhaust the pool.
-  const int64_t row_bytes = layout_->kv_row_bytes + layout_->key_row_bytes;
-  int64_t needed = 0;
-  for (const SourceLayout& source : layout_->sources) needed += header.length / source.ratio * row_bytes;
-  if (static_cast<int64_t>(bytes.size()) < needed) return error(Code::data_loss, "saved state: truncated");
+  const int64_t size = static_cast<int64_t>(sizeof(header)) + live_bytes(*layout_, header.length, header.window_begin);
+  if (static_cast<int64_t>(bytes.size()) != size) {
+    return error(Code::data_loss, "saved state: {} bytes, a sequence of {} tokens takes {}", bytes.size(),
+                 header.length, size);
+  }
+  int64_t own = 0;
+  for (const auto& pages : pages_) own += static_cast<int64_t>(pages.size());
+  if (layout_->pages_for(header.length) > own + pool_->free_pages()) {
+    return error(Code::resource_exhausted, "a saved state of {} tokens needs {} pages of context memory, {} are free",
+                 header.length, layout_->pages_for(header.length), own + pool_->free_pages());
+  }
   clear();
   DI_RETURN_IF_ERROR(reserve(header.length));
   window_begin_ = header.window_begin;
-  size_t at = sizeof(header);
-  bool short_read = false;
+  const char* from = bytes.data() + sizeof(header);
   for_each_live(*this, header.length, [&](std::byte* data, int64_t count) {
-    if (short_read || bytes.size() - at < static_cast<size_t>(count)) {
-      short_read = true;
-      return;
-    }
-    std::memcpy(data, bytes.data() + at, static_cast<size_t>(count));
-    at += static_cast<size_t>(count);
+    std::memcpy(data, from, static_cast<size_t>(count));
+    from += count;
   });
-  if (short_read || at != bytes.size()) {
-    clear();
-    return error(Code::data_loss, "saved state: {} bytes, not what its length calls for", bytes.size());
-  }
   length_ = written_ = floor_ = header.length;
   return {};
 }

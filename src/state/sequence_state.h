@@ -41,10 +41,10 @@ class SequenceState {
   Status reserve(int64_t length);
   // The step has written positions up to `length`.
   void advance(int64_t length);
-  // Forgets positions from `length` on: exact, copies nothing. Refused further back than `rollback` positions from the furthest position
+  // Forgets positions from `length` on: exact, copies nothing (pages stay reserved). Refused further back than `rollback` positions from the furthest position
   // written, or below the length at which the state was restored.
   Status truncate(int64_t length);
-  // Back to an empty sequence; pages return to the pool.
+  // Back to an empty sequence, of which nothing is remembered; pages return to the pool.
   void clear();
 
   std::byte* ring(int64_t index) { return fixed_.data() + index * layout_->ring_bytes(); }
@@ -54,8 +54,10 @@ class SequenceState {
   int32_t* tail() { return reinterpret_cast<int32_t*>(fixed_.data() + layout_->tail_offset); }
   PagedRows rows(int source) const;
 
-  // The canonical bytes (docs/state-format.md), and back. A saved state of another layout, or a damaged one, is refused.
+  // The canonical bytes (docs/state-format.md), and back. A saved state of another layout, a damaged one (data_loss) or one that the pool
+  // has no room for is refused, and this state stays what it was.
   std::string canonical() const;
+  int64_t canonical_bytes() const;
   Status restore(std::string_view bytes);
 
   // Fills every dead entry with `byte`, to prove that nothing reads it.

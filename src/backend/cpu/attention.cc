@@ -164,7 +164,8 @@ void attend(const AttentionArgs& args, int64_t run, int64_t t, int64_t first, in
   const int64_t d = args.head_dim;
   Arena arena(scratch, int64_t{1} << 40);
   Columns columns{};
-  columns.rows = arena.take<const uint8_t*>(args.window + args.listed.cols + args.selected.cols + args.runs[run].rows);
+  const int64_t draft_rows = args.columns == WindowColumns::draft ? args.runs[run].rows : 0;
+  columns.rows = arena.take<const uint8_t*>(args.window + args.listed.cols + args.selected.cols + draft_rows);
   list_columns(args, run, t, columns);
   float* decoded = arena.take<float>(kChunkColumns * d);
   float* q = arena.take<float>((last - first) * d);
