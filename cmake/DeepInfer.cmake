@@ -43,6 +43,7 @@ find_package(nlohmann_json REQUIRED)
 find_package(spdlog REQUIRED)
 find_package(CLI11 REQUIRED)
 find_library(DI_UTF8PROC utf8proc REQUIRED)
+find_library(DI_XXHASH xxhash REQUIRED)
 
 # di_library(NAME [DEPS targets...] SOURCES files...): the static library di_NAME of one folder.
 function(di_library name)
