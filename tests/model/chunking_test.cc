@@ -26,10 +26,10 @@ INSTANTIATE_TEST_SUITE_P(All, ChunkingFull, kFull, kName);
 INSTANTIATE_TEST_SUITE_P(All, Company, kQuick, kName);
 INSTANTIATE_TEST_SUITE_P(All, CompanyFull, kFull, kName);
 
-Setup setup_for(const Case& c) {
-  Setup setup;
-  setup.max_step_tokens = std::max<int64_t>(c.tokens, 512);
-  return setup;
+LoadOptions options_for(const Case& c) {
+  LoadOptions options;
+  options.max_step_tokens = std::max<int64_t>(c.tokens, 512);
+  return options;
 }
 
 void check_chunk(Model& model, const Sequence& whole, int64_t chunk) {
@@ -55,7 +55,7 @@ void check_mixed(Model& model, const Sequence& whole, Random& random) {
 TEST_P(Chunking, EveryCutGivesTheSameBits) {
   const Case& c = GetParam();
   Random random(1);
-  auto models = load_all(subject(c.name), setup_for(c));
+  auto models = load_all(subject(c.name), options_for(c));
   Model& first = *models.front();
   PagePool pool = dirty_pool(first, 1, c.tokens);
   Sequence whole(first, pool, random_tokens(first.config(), c.tokens, random));
@@ -68,7 +68,7 @@ TEST_P(Chunking, EveryCutGivesTheSameBits) {
 TEST_P(ChunkingFull, EveryCutOnEveryInstructionSetAndThreadCount) {
   const Case& c = GetParam();
   Random random(2);
-  auto models = load_all(subject(c.name), setup_for(c));
+  auto models = load_all(subject(c.name), options_for(c));
   Model& first = *models.front();
   PagePool pool = dirty_pool(first, 1, c.tokens);
   Sequence whole(first, pool, random_tokens(first.config(), c.tokens, random));
@@ -114,7 +114,9 @@ void check_company(std::vector<std::unique_ptr<Model>>& models, int64_t count, i
     }
     random.shuffle(pieces);
     Model& model = *models[static_cast<size_t>(random.below(static_cast<int64_t>(models.size())))];
-    if (!pieces.empty()) ASSERT_NO_FATAL_FAILURE(step(model, pieces)) << name_of(model);
+    if (pieces.empty()) continue;
+    SCOPED_TRACE(name_of(model));
+    ASSERT_NO_FATAL_FAILURE(step(model, pieces));
     bool done = true;
     for (auto& s : together) done = done && s->left() == 0;
     if (done) break;
@@ -127,7 +129,7 @@ void check_company(std::vector<std::unique_ptr<Model>>& models, int64_t count, i
 TEST_P(Company, AloneOrWithOthers) {
   const Case& c = GetParam();
   Random random(3);
-  auto models = load_all(subject(c.name), setup_for(c));
+  auto models = load_all(subject(c.name), options_for(c));
   for (const int64_t others : {1, 3, 7}) {
     SCOPED_TRACE(fmt::format("{} others", others));
     ASSERT_NO_FATAL_FAILURE(check_company(models, others + 1, c.max_batch, random));
@@ -137,7 +139,7 @@ TEST_P(Company, AloneOrWithOthers) {
 TEST_P(CompanyFull, AloneOrWithOthers) {
   const Case& c = GetParam();
   Random random(4);
-  auto models = load_all(subject(c.name), setup_for(c));
+  auto models = load_all(subject(c.name), options_for(c));
   for (int64_t others = 1; others <= 7; ++others) {
     SCOPED_TRACE(fmt::format("{} others", others));
     ASSERT_NO_FATAL_FAILURE(check_company(models, others + 1, c.max_batch, random));
@@ -148,7 +150,7 @@ TEST_P(CompanyFull, AloneOrWithOthers) {
 TEST_P(Company, OrderOfRuns) {
   const Case& c = GetParam();
   Random random(5);
-  auto models = load_two(subject(c.name), setup_for(c));
+  auto models = load_two(subject(c.name), options_for(c));
   constexpr size_t kSequences = 6;
   PagePool pool = dirty_pool(*models[0], 4 * kSequences, 40);
   std::vector<std::vector<int32_t>> prompts;
@@ -179,10 +181,10 @@ TEST_P(Company, OrderOfRuns) {
 TEST(LargestStep, OnlyRunsOfOneToken) {
   Random random(6);
   for (const char* name : {"nano", "odd"}) {
-    Setup setup;
-    setup.max_step_tokens = 600;
-    setup.threads = 2;
-    auto model = load(subject(name), setup);
+    LoadOptions options;
+    options.max_step_tokens = 600;
+    options.threads = 2;
+    auto model = load(subject(name), options);
     constexpr int64_t kRuns = 600;
     PagePool pool = dirty_pool(*model, kRuns + 1, 64);
     std::vector<std::unique_ptr<Sequence>> all;
@@ -204,11 +206,11 @@ TEST(LargestStep, OnlyRunsOfOneToken) {
 // A run far longer than the window, on several threads: scratch is planned for steps, not for windows.
 TEST(LargestStep, OneLongRun) {
   Random random(7);
-  Setup setup;
-  setup.max_step_tokens = 1024;  // nano's whole context
-  setup.threads = 3;
-  setup.max_logit_rows = 1024;
-  auto model = load(subject("nano"), setup);
+  LoadOptions options;
+  options.max_step_tokens = 1024;  // nano's whole context
+  options.threads = 3;
+  options.max_logit_rows = 1024;
+  auto model = load(subject("nano"), options);
   PagePool pool = dirty_pool(*model, 2, 1024);
   Sequence whole(*model, pool, random_tokens(model->config(), 1024, random));
   Sequence cut(*model, pool, whole.tokens);

@@ -73,25 +73,25 @@ const Subject& subject(const std::string& name) {
   return subjects[name] = {name, checkpoint, std::move(classes)};
 }
 
-std::unique_ptr<Model> load(const Subject& subject, const Setup& setup) {
+std::unique_ptr<Model> load(const Subject& subject, const LoadOptions& options) {
   ModelLimits limits;
-  limits.threads = setup.threads;
-  limits.instruction_set = setup.instruction_set;
-  limits.max_step_tokens = setup.max_step_tokens;
-  limits.max_context = setup.max_context;
-  limits.max_logit_rows = setup.max_logit_rows;
-  limits.max_runs = setup.max_runs;
-  limits.drafts = setup.drafts;
+  limits.threads = options.threads;
+  limits.instruction_set = options.instruction_set;
+  limits.max_step_tokens = options.max_step_tokens;
+  limits.max_context = options.max_context;
+  limits.max_logit_rows = options.max_logit_rows;
+  limits.max_runs = options.max_runs;
+  limits.drafts = options.drafts;
   auto model = Model::load(subject.checkpoint, subject.classes, limits);
   if (!model.ok()) ADD_FAILURE() << model.status().message();
   return std::move(model).value();
 }
 
-std::vector<std::unique_ptr<Model>> load_all(const Subject& subject, const Setup& setup) {
+std::vector<std::unique_ptr<Model>> load_all(const Subject& subject, const LoadOptions& options) {
   std::vector<std::unique_ptr<Model>> models;
   for (const Kernels* kernels : cpu_kernels()) {
     for (const int threads : {1, 2, 3}) {
-      Setup one = setup;
+      LoadOptions one = options;
       one.instruction_set = kernels->name;
       one.threads = threads;
       models.push_back(load(subject, one));
@@ -100,13 +100,13 @@ std::vector<std::unique_ptr<Model>> load_all(const Subject& subject, const Setup
   return models;
 }
 
-std::vector<std::unique_ptr<Model>> load_two(const Subject& subject, const Setup& setup) {
+std::vector<std::unique_ptr<Model>> load_two(const Subject& subject, const LoadOptions& options) {
   std::vector<std::unique_ptr<Model>> models;
-  Setup one = setup;
+  LoadOptions one = options;
   one.threads = 1;
   models.push_back(load(subject, one));
   one.threads = 2;
-  one.instruction_set = cpu_kernels().back()->name;
+  if (subject.name != "tiny") one.instruction_set = cpu_kernels().back()->name;
   models.push_back(load(subject, one));
   return models;
 }
@@ -171,6 +171,12 @@ void step(Model& model, const std::vector<Piece>& pieces, Probe* probe) {
   }
   ASSERT_EQ(logit_row, result->logits.rows);
   ASSERT_EQ(tap_row, result->main_hidden.rows);
+}
+
+Result<StepResult> forward_one(Model& model, SequenceState& state, std::span<const int32_t> tokens, LogitRows rows,
+                               int64_t decoder_from) {
+  const Run run{&state, tokens, rows, decoder_from};
+  return model.forward({{&run, 1}, nullptr});
 }
 
 void run_chunks(Model& model, Sequence& sequence, int64_t chunk, LogitRows rows) {

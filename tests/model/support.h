@@ -64,7 +64,7 @@ ModelConfig golden_config(const std::string& name);
 // One of the three models; made once in a process.
 const Subject& subject(const std::string& name);
 
-struct Setup {
+struct LoadOptions {
   int threads = 1;
   std::string instruction_set;  // empty: the best
   int64_t max_step_tokens = 512;
@@ -73,12 +73,12 @@ struct Setup {
   int64_t max_logit_rows = 0;
   int64_t max_runs = 0;
 };
-std::unique_ptr<Model> load(const Subject& subject, const Setup& setup = {});
+std::unique_ptr<Model> load(const Subject& subject, const LoadOptions& options = {});
 
 // Every combination of instruction set and thread count that a test can meet: all sets of this machine by 1, 2 and 3 threads.
-std::vector<std::unique_ptr<Model>> load_all(const Subject& subject, const Setup& setup = {});
-// Two of them: the best set with one thread, the plainest with two. Enough for tests whose subject is something else.
-std::vector<std::unique_ptr<Model>> load_two(const Subject& subject, const Setup& setup = {});
+std::vector<std::unique_ptr<Model>> load_all(const Subject& subject, const LoadOptions& options = {});
+// Two of them: the best set with one thread; the plainest (tiny: the best, for time) with two. Enough for tests whose subject is another.
+std::vector<std::unique_ptr<Model>> load_two(const Subject& subject, const LoadOptions& options = {});
 
 // A pool whose pages are full of 0xFF (not-a-number in every format) for so many sequences of so many tokens.
 PagePool dirty_pool(const Model& model, int64_t sequences, int64_t tokens);
@@ -113,6 +113,14 @@ struct Piece {
 void step(Model& model, const std::vector<Piece>& pieces, Probe* probe = nullptr);
 // The rest of a sequence in runs of `chunk` tokens (0: one run).
 void run_chunks(Model& model, Sequence& sequence, int64_t chunk, LogitRows rows = LogitRows::all);
+
+// Names for use inside a gtest body, where Run is something else.
+using StepRun = Run;
+using StepRuns = std::vector<Run>;
+
+// One run in a step of its own.
+Result<StepResult> forward_one(Model& model, SequenceState& state, std::span<const int32_t> tokens,
+                               LogitRows rows = LogitRows::none, int64_t decoder_from = 0);
 
 // Equal bit for bit wherever both have rows, and in the state. The message names the first difference.
 testing::AssertionResult same(const Sequence& a, const Sequence& b);
