@@ -63,8 +63,8 @@ function(di_test name)
   add_executable(${name}_test ${A_SOURCES})
   target_link_libraries(${name}_test PRIVATE GTest::gtest_main ${A_DEPS})
   target_compile_definitions(${name}_test PRIVATE DI_SOURCE_DIR="${PROJECT_SOURCE_DIR}")
-  gtest_discover_tests(${name}_test TEST_PREFIX ${name}. TEST_FILTER "-*Full.*:*Full/*"
+  gtest_discover_tests(${name}_test TEST_PREFIX ${name}. NO_PRETTY_VALUES TEST_FILTER "-*Full.*:*Full/*"
     DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 PROPERTIES LABELS quick TIMEOUT ${A_TIMEOUT})
-  gtest_discover_tests(${name}_test TEST_PREFIX ${name}. TEST_FILTER "*Full.*:*Full/*"
+  gtest_discover_tests(${name}_test TEST_PREFIX ${name}. NO_PRETTY_VALUES TEST_FILTER "*Full.*:*Full/*"
     DISCOVERY_MODE PRE_TEST DISCOVERY_TIMEOUT 60 TEST_LIST ${name}_full PROPERTIES LABELS full TIMEOUT 3600)
 endfunction()
