@@ -18,8 +18,9 @@ struct StateBytes {
   // stage.
   int64_t window_row = 0, ring_rows = 0;
   int64_t layer_rings = 0, draft_rings = 0;  // of all layers, of all stages
-  int64_t carries = 0;                       // of all ratio-2 sources: the even ones of 1 + max_rollback positions, two float32 rows each
-  int64_t ngram_tail = 0;                    // the last max_ngram - 1 + max_rollback compressed token ids, 4 bytes each
+  // Of all ratio-2 sources: the even ones of 1 + max_rollback positions, two float32 rows each.
+  int64_t carries = 0;
+  int64_t ngram_tail = 0;  // the last max_ngram - 1 + max_rollback compressed token ids, 4 bytes each
   // Sums.
   double per_token = 0;      // compressed rows and index keys that a context token adds (half a row a ratio-2 source)
   int64_t per_sequence = 0;  // whatever the length: rings (up to a multiple of 64), carries, tail
