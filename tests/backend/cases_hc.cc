@@ -108,7 +108,7 @@ OpCase leave_case(const std::string& name, std::shared_ptr<Data> data) {
         for (int64_t i = 0; i < 4; ++i)
           sum += x.value(t, i * data->d + e), size += std::fabs(x.value(t, i * data->d + e));
         const double want = static_cast<double>(round_bf16(static_cast<float>(sum / 4)));
-        close.add(fmt::format("tap[{}][{}]", t, e), tap.value(t, e), want, bf16_ulp(want) + size * 0x1p-24);
+        close.add("tap", t, e, tap.value(t, e), want, bf16_ulp(want) + size * 0x1p-24);
       }
     }
     return text.empty() ? close.verdict() : text;
@@ -134,8 +134,8 @@ std::string check_split(const Data& data, const Outputs& out) {
     for (int64_t i = 0; i < 16; ++i) {
       const auto add = [&](size_t output, const std::vector<float>& want) {
         if (i >= out[output].cols) return;
-        close.add(fmt::format("{}[{}][{}] given mixes", out[output].name, t, i), out[output].value(t, i),
-                  static_cast<double>(want[static_cast<size_t>(i)]), 1e-6);
+        close.add(out[output].name, t, i, out[output].value(t, i), static_cast<double>(want[static_cast<size_t>(i)]),
+                  1e-6);
       };
       add(kPre, pre), add(kPost, post), add(kComb, comb);
     }

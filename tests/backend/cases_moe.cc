@@ -116,7 +116,7 @@ std::string check_output(const ExpertData& data, Context& context, const Outputs
     }
     for (int64_t c = 0; c < data.d; ++c) {
       const double want = static_cast<double>(round_bf16(sum[static_cast<size_t>(c)]));
-      close.add(fmt::format("out[{}][{}] given the activations", t, c), out[0].value(t, c), want,
+      close.add("out given the activations", t, c, out[0].value(t, c), want,
                 bf16_ulp(want) + doubt[static_cast<size_t>(c)]);
     }
   }

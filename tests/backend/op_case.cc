@@ -7,8 +7,8 @@ namespace deepinfer::optest {
 namespace {
 
 constexpr std::byte kPoison{0xA7};  // as a bf16 or float a small negative number, as an index out of every range
-constexpr int64_t kArenaBytes = int64_t{64} << 20;
-constexpr int64_t kThreadBytes = int64_t{8} << 20;
+constexpr int64_t kArenaBytes = int64_t{8} << 20;
+constexpr int64_t kThreadBytes = int64_t{1} << 20;
 
 }  // namespace
 
@@ -178,12 +178,12 @@ double bf16_ulp(double x) {
   return std::ldexp(1.0, std::max(std::ilogb(x), -126) - 7);
 }
 
-void Closeness::add(const std::string& where, double got, double want, double bound) {
+void Closeness::add(std::string_view what, int64_t row, int64_t col, double got, double want, double bound) {
   ++total;
   if (got == want || (std::isnan(got) && std::isnan(want))) {
     ++equal;
   } else if (!(std::fabs(got - want) <= bound) && worst.empty()) {
-    worst = fmt::format("{}: got {}, want {}, allowed difference {}", where, got, want, bound);
+    worst = fmt::format("{}[{}][{}]: got {}, want {}, allowed difference {}", what, row, col, got, want, bound);
   }
 }
 

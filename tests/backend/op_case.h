@@ -1,8 +1,7 @@
 // The list of operation cases: inputs at several shapes, one place for every property that each table of kernels must have.
 //
 // A case is a function from (kernels, a range of units) to output buffers. A unit is what must not influence its neighbours: a token, a pair,
-// a row, or a run. ops_test.cc runs all cases and checks: closeness to the reference, equality of tables, of thread counts and of unit
-// ranges, and that nothing outside the outputs of the range is written.
+// a row, or a run. properties.h says what is then asked of every case and table.
 #pragma once
 
 #include <cstring>
@@ -178,7 +177,7 @@ struct Closeness {
   double min_equal = 0.99;
   int64_t equal = 0, total = 0;
   std::string worst;
-  void add(const std::string& where, double got, double want, double bound);
+  void add(std::string_view what, int64_t row, int64_t col, double got, double want, double bound);
   std::string verdict() const;
 };
 
