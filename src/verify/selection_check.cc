@@ -22,6 +22,10 @@ float SelectionCheck::score(const GoldenLayer& layer, int64_t position, const fl
   return to_float(layer.index_score.row(position - first_)[row]);
 }
 
+bool SelectionCheck::ties(const GoldenLayer& layer, float score, float last) const {
+  return bf16_steps(score, to_bf16(last)) <= (layer.index_score.empty() ? 1 : 0);
+}
+
 Rows<float> SelectionCheck::room(int layer, int64_t start, int64_t rows) {
   columns_ = std::max<int64_t>(1, visible_rows(config_, layer, start + rows - 1));
   scores_.assign(static_cast<size_t>(rows * columns_), kHidden);
@@ -49,7 +53,7 @@ bool SelectionCheck::same_selection(int layer, int64_t position, const int32_t* 
   if (mine.size() != theirs.size()) return false;
   std::set_symmetric_difference(mine.begin(), mine.end(), theirs.begin(), theirs.end(), std::back_inserter(apart));
   return std::all_of(apart.begin(), apart.end(),
-                     [&](int32_t row) { return score(golden, position, own, row) == last; });
+                     [&](int32_t row) { return ties(golden, score(golden, position, own, row), last); });
 }
 
 bool SelectionCheck::same_blocks(int layer, int64_t position, const std::vector<bool>& ours,
@@ -69,7 +73,7 @@ bool SelectionCheck::same_blocks(int layer, int64_t position, const std::vector<
   for (size_t b = 0; b < ours.size(); ++b) {
     if (ours[b] == golden[b]) continue;
     balance += ours[b] ? 1 : -1;
-    if (block_score[b] != last) return false;
+    if (!ties(layers_[static_cast<size_t>(layer)], block_score[b], last)) return false;
   }
   return balance == 0;
 }

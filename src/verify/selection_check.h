@@ -33,6 +33,8 @@ class SelectionCheck {
   int64_t golden_row(const GoldenLayer& layer, int64_t position) const;
   // The golden score of a row if the case has it, else our own.
   float score(const GoldenLayer& layer, int64_t position, const float* own, int64_t row) const;
+  // A score that decides a tie: exactly `last`, or a step of bf16 beside it where our own score stands in for the golden one.
+  bool ties(const GoldenLayer& layer, float score, float last) const;
   bool same_selection(int layer, int64_t position, const int32_t* ours, int64_t count, const float* own) const;
   bool same_blocks(int layer, int64_t position, const std::vector<bool>& ours, const std::vector<bool>& golden,
                    const float* own) const;
