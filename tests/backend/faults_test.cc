@@ -14,6 +14,7 @@ struct Fault {
   const char* name;
   const char* op;
   void (*plant)(Kernels&);
+  friend void PrintTo(const Fault& fault, std::ostream* out) { *out << fault.name; }
 };
 
 // Calls the sound operation with changed arguments.

@@ -54,7 +54,7 @@ std::string compare_output(const OpCase& op, const Output& got, const Output& wa
 }  // namespace
 
 std::string close_to_reference(const OpCase& op, const Kernels& table) {
-  const CaseRun want = run_case(op, reference_kernels(), 1, 0, op.units), got = run_case(op, table, 2, 0, op.units);
+  const CaseRun want = run_case(op, reference_kernels(), 1, 0, op.units), got = run_case(op, table, 1, 0, op.units);
   for (size_t i = 0; i < got.outputs.size(); ++i) {
     std::string text = compare_output(op, got.outputs[i], want.outputs[i]);
     if (!text.empty()) return text;
@@ -64,8 +64,8 @@ std::string close_to_reference(const OpCase& op, const Kernels& table) {
 
 std::string relations(const OpCase& op, const Kernels& table) {
   if (!op.check) return {};
-  const CaseRun got = run_case(op, table, 2, 0, op.units);
-  return op.check(table, machine_with(2).context(), got.outputs);
+  const CaseRun got = run_case(op, table, 1, 0, op.units);
+  return op.check(table, machine_with(1).context(), got.outputs);
 }
 
 std::string agrees_with(const OpCase& op, const Kernels& table, const Kernels& other) {
@@ -86,9 +86,9 @@ std::string units_are_independent(const OpCase& op, const Kernels& table) {
   for (int64_t begin = 0, size = 2; begin < op.units; begin += size, size = size * 2 - 1) {
     ranges.emplace_back(begin, std::min(op.units, begin + size));
   }
-  const CaseRun whole = run_case(op, table, 2, 0, op.units);
+  const CaseRun whole = run_case(op, table, 1, 0, op.units);
   for (const auto& [begin, end] : ranges) {
-    const CaseRun part = run_case(op, table, 2, begin, end);
+    const CaseRun part = run_case(op, table, 1, begin, end);
     std::string text = difference(whole.outputs, part.outputs, begin, end);
     if (text.empty()) text = part.violation;
     if (!text.empty()) return fmt::format("units {} to {}: {}", begin, end, text);

@@ -18,9 +18,9 @@ const std::string kBundled = DI_SOURCE_DIR "/tests/golden/kernels";
 
 struct Machine {
   Machine()
-      : pool(2),
+      : pool(1),
         memory(kVerifyKernelsArenaBytes),
-        scratch(2 * kVerifyKernelsThreadBytes),
+        scratch(kVerifyKernelsThreadBytes),
         arena(memory.data(), kVerifyKernelsArenaBytes) {
     context = {&pool, &arena, scratch.data(), kVerifyKernelsThreadBytes};
   }
@@ -81,6 +81,7 @@ struct Fault {
   const char* name;
   const char* expected_case;  // a failed row must be of this case
   void (*plant)(Kernels&);
+  friend void PrintTo(const Fault& fault, std::ostream* out) { *out << fault.name; }
 };
 
 const Fault kFaults[] = {
