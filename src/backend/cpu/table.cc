@@ -7,9 +7,11 @@ namespace cpu_portable {
 extern const Kernels kTable;
 }
 #if defined(__x86_64__) && !defined(DI_PLANTED_FAULTS)
+#if defined(DI_KERNELS_AVX2)
 namespace cpu_avx2 {
 extern const Kernels kTable;
 }
+#endif
 namespace cpu_avx512 {
 extern const Kernels kTable;
 }
@@ -27,7 +29,9 @@ std::vector<const Kernels*> cpu_kernels() {
       __builtin_cpu_supports("avx512dq")) {
     tables.push_back(&cpu_avx512::kTable);
   }
+#if defined(DI_KERNELS_AVX2)
   if (__builtin_cpu_supports("avx2") && __builtin_cpu_supports("fma")) tables.push_back(&cpu_avx2::kTable);
+#endif
 #endif
   tables.push_back(&cpu_portable::kTable);
   return tables;
