@@ -115,7 +115,7 @@ TEST(Inspect, WhatIsNotThereIsNamed) {
   options.model_dir = "/no/such/dir";
   EXPECT_NE(inspect_model(options).status().message().find("/no/such/dir/config.json"), std::string::npos);
   EXPECT_EQ(run_inspect(options), 2);
-  options.model_dir = golden("nano");
+  options.model_dir = DI_SOURCE_DIR "/tests/golden/released";  // a configuration without weights
   options.check = true;
   EXPECT_NE(inspect_model(options).status().message().find("--check"), std::string::npos);
 }

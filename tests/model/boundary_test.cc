@@ -248,8 +248,9 @@ TEST(InterruptedStep, LeavesDefinedStates) {
     Sequence a(*model, pool, random_tokens(model->config(), 900, random)), b(*model, pool, a.tokens);
     // Short steps, until a token needs the damaged bytes.
     Status status;
-    for (int64_t done = 0; status.ok() && done < 890; done += 10) {
-      const auto result = forward_one(*model, a.state, std::span<const int32_t>(a.tokens).subspan(done, 10));
+    int64_t needed = 0;  // tokens up to the one that needs them
+    for (; status.ok() && needed < 890; needed += 10) {
+      const auto result = forward_one(*model, a.state, std::span<const int32_t>(a.tokens).subspan(needed, 10));
       status = result.status();
     }
     ASSERT_FALSE(status.ok()) << "no token needed the damaged scale";
@@ -264,8 +265,9 @@ TEST(InterruptedStep, LeavesDefinedStates) {
     const std::string before = outside.state.canonical();
     const int64_t held = pool.capacity() - pool.free_pages();
     const std::span<const int32_t> tokens(a.tokens);
+    const int64_t from = std::max<int64_t>(0, needed - 480);
     const StepRuns runs = {{&b.state, tokens.first(7), LogitRows::last, 0},
-                           {&a.state, tokens.first(480), LogitRows::last, 0}};
+                           {&a.state, tokens.subspan(from, needed - from), LogitRows::last, 0}};
     const auto result = model->forward({runs, nullptr});
     ASSERT_FALSE(result.ok());
     EXPECT_EQ(a.state.length() + b.state.length(), 0);
