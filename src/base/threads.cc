@@ -1,6 +1,7 @@
 #include "base/threads.h"
 
 #include <algorithm>
+#include <system_error>
 
 #if defined(__x86_64__)
 #include <immintrin.h>
@@ -40,7 +41,12 @@ KernelFloatMode::~KernelFloatMode() {
 }
 
 ThreadPool::ThreadPool(int threads) {
-  for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { worker(i); });
+  workers_.reserve(static_cast<size_t>(threads > 0 ? threads - 1 : 0));
+  try {
+    for (int i = 1; i < threads; ++i) workers_.emplace_back([this, i] { worker(i); });
+  } catch (const std::system_error&) {
+    // The system gives no more threads: those that there are do the work, with the same results.
+  }
 }
 
 ThreadPool::~ThreadPool() {

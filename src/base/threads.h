@@ -30,7 +30,7 @@ class KernelFloatMode {
 
 class ThreadPool {
  public:
-  // `threads` >= 1 counts the caller; 1 starts none.
+  // `threads` >= 1 counts the caller; 1 starts none. Fewer are started if the system refuses more.
   explicit ThreadPool(int threads);
   ~ThreadPool();
   ThreadPool(const ThreadPool&) = delete;

@@ -112,4 +112,13 @@ int run(int argc, char** argv) {
 }  // namespace
 }  // namespace deepinfer
 
-int main(int argc, char** argv) { return deepinfer::run(argc, argv); }
+int main(int argc, char** argv) {
+  const int code = deepinfer::run(argc, argv);
+  // Output that could not be written is no success.
+  std::cout.flush();
+  if (std::fflush(stdout) != 0 || std::ferror(stdout) != 0 || !std::cout.good()) {
+    std::fputs("deepinfer: standard output could not be written\n", stderr);
+    return code == 0 ? deepinfer::Globals::kFailed : code;
+  }
+  return code;
+}

@@ -10,6 +10,12 @@
 #include "model/model.h"
 
 namespace deepinfer {
+namespace {
+
+constexpr int64_t kMaxBatch = 4096;
+constexpr int64_t kMaxChunk = int64_t{1} << 16;
+
+}  // namespace
 
 const char* finish_reason_name(FinishReason reason) {
   switch (reason) {
@@ -49,8 +55,10 @@ Engine::~Engine() = default;
 Result<Engine> Engine::open(const ModelOptions& model, const EngineOptions& options) {
   const auto start = std::chrono::steady_clock::now();
   if (model.device == Device::cuda) return error(Code::unsupported, "device cuda: this build runs on the CPU only");
-  if (options.max_batch < 1) return invalid("max_batch: {}, at least 1 is needed", options.max_batch);
-  if (options.prefill_chunk < 1) return invalid("prefill_chunk: {}, at least 1 is needed", options.prefill_chunk);
+  if (options.max_batch < 1 || options.max_batch > kMaxBatch)
+    return invalid("max_batch: {}, accepted are 1 to {}", options.max_batch, kMaxBatch);
+  if (options.prefill_chunk < 1 || options.prefill_chunk > kMaxChunk)
+    return invalid("prefill_chunk: {}, accepted are 1 to {}", options.prefill_chunk, kMaxChunk);
   if (model.threads < 0 || model.threads > 4096)
     return invalid("threads: {}, accepted are 0 (one per core) to 4096", model.threads);
   auto impl = std::make_unique<Impl>();
