@@ -10,9 +10,9 @@ namespace {
 using Json = nlohmann::json;
 
 // Builds the document and stops at the first thing that JSON allows but a model directory must not contain.
-class Builder : public nlohmann::json_sax<Json> {
+class StrictBuilder : public nlohmann::json_sax<Json> {
  public:
-  Builder(const std::string& where, Json& root) : where_(where), root_(root) {}
+  StrictBuilder(const std::string& where, Json& root) : where_(where), root_(root) {}
   Status status() const { return status_; }
 
   bool null() override { return put(nullptr); }
@@ -101,7 +101,7 @@ std::string describe(const Json& value) {
 
 Status parse_json_strict(std::string_view text, const std::string& where, Json& out) {
   Json root;
-  Builder builder(where, root);
+  StrictBuilder builder(where, root);
   const bool parsed = Json::sax_parse(text.begin(), text.end(), &builder);
   DI_RETURN_IF_ERROR(builder.status());
   if (!parsed) return invalid("{}: not valid JSON", where);

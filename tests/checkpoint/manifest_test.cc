@@ -15,8 +15,6 @@
 namespace deepinfer {
 namespace {
 
-ModelConfig sample(const std::string& name) { return read_config(golden(name + "/config.json")).value(); }
-
 std::string as_tsv(const std::vector<ManifestEntry>& entries) {
   std::string text;
   for (const ManifestEntry& entry : entries) {

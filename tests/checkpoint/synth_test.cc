@@ -15,8 +15,6 @@ namespace {
 
 namespace fs = std::filesystem;
 
-ModelConfig sample(const std::string& name) { return read_config(golden(name + "/config.json")).value(); }
-
 // The checksum of SYNTH.md section 7.
 uint64_t sum64(const std::byte* data, int64_t bytes) {
   uint64_t total = 0;

@@ -9,6 +9,7 @@
 #include <sstream>
 
 #include "base/threads.h"
+#include "outcome.h"
 
 namespace deepinfer {
 namespace {
@@ -30,24 +31,11 @@ struct Machine {
   Context context;
 };
 
-struct Outcome {
-  Status status;
-  size_t cases, checks, failed, skipped;
-  std::string text;
-};
-
-Outcome verify(const std::string& dir, const Kernels& kernels, const std::string& only = "", bool keep_going = true) {
+Outcome check_kernels(const std::string& dir, const Kernels& kernels, const std::string& only = "",
+                      bool keep_going = true) {
   Machine machine;
-  Outcome out{};
-  ReporterOptions options;
-  options.only = only;
-  options.keep_going = keep_going;
-  options.write = [&](std::string_view line) { out.text += line; };
-  Reporter reporter(options);
-  out.status = verify_kernels(dir, kernels, machine.context, reporter);
-  out.cases = reporter.cases(), out.checks = reporter.checks(), out.failed = reporter.failed(),
-  out.skipped = reporter.skipped();
-  return out;
+  return outcome_of([&](Reporter& reporter) { return verify_kernels(dir, kernels, machine.context, reporter); }, only,
+                    keep_going);
 }
 
 std::vector<const Kernels*> all_tables() {
@@ -63,7 +51,7 @@ TEST(VerifyKernels, EveryTablePasses) {
   for (const std::string& dir : dirs) {
     for (const Kernels* table : all_tables()) {
       SCOPED_TRACE(std::string(table->name) + " on " + dir);
-      const Outcome out = verify(dir, *table);
+      const Outcome out = check_kernels(dir, *table);
       EXPECT_TRUE(out.status.ok()) << out.status.message();
       EXPECT_EQ(out.failed, 0u) << out.text;
       EXPECT_GT(out.cases, 40u);
@@ -258,7 +246,7 @@ INSTANTIATE_TEST_SUITE_P(, VerifyKernelsFault, testing::ValuesIn(kFaults),
 TEST_P(VerifyKernelsFault, IsCaught) {
   Kernels faulty = sound();
   GetParam().plant(faulty);
-  const Outcome out = verify(kBundled, faulty);
+  const Outcome out = check_kernels(kBundled, faulty);
   EXPECT_TRUE(out.status.ok()) << out.status.message();
   EXPECT_GT(out.failed, 0u);
   bool named = false;
@@ -273,13 +261,13 @@ TEST(VerifyKernels, StopsAtTheFirstFailureUnlessToldOtherwise) {
   Kernels faulty = sound();
   faulty.rms_norm = [](Context&, const RmsNormArgs&) {};
   faulty.act_quant = [](Context&, const ActQuantArgs&) {};
-  const Outcome all = verify(kBundled, faulty), first = verify(kBundled, faulty, "", false);
+  const Outcome all = check_kernels(kBundled, faulty), first = check_kernels(kBundled, faulty, "", false);
   EXPECT_GT(all.failed, first.failed);
   EXPECT_LT(first.checks, all.checks);
 }
 
 TEST(VerifyKernels, OnlySelectsCases) {
-  const Outcome out = verify(kBundled, sound(), "rope/*");
+  const Outcome out = check_kernels(kBundled, sound(), "rope/*");
   EXPECT_TRUE(out.status.ok());
   EXPECT_EQ(out.failed, 0u);
   EXPECT_EQ(out.text.find("gemm"), std::string::npos);
@@ -311,7 +299,7 @@ class Damaged : public testing::Test {
 
 TEST_F(Damaged, MissingFilesAreSkippedByName) {
   std::filesystem::remove(dir_ + "/gate.safetensors");
-  const Outcome out = verify(dir_, sound());
+  const Outcome out = check_kernels(dir_, sound());
   EXPECT_TRUE(out.status.ok()) << out.status.message();
   EXPECT_EQ(out.failed, 0u);
   EXPECT_NE(out.text.find("skipped gate"), std::string::npos) << out.text;
@@ -326,7 +314,7 @@ TEST_F(Damaged, ErrorsNameFileAndTensor) {
                         Case{"sparse_attn.safetensors", "\"tiny.idx\"", "\"tiny.idz\"", "tiny.idx"}}) {
     SetUp();
     replace(c.file, c.from, c.to);
-    const Outcome out = verify(dir_, sound());
+    const Outcome out = check_kernels(dir_, sound());
     ASSERT_FALSE(out.status.ok());
     EXPECT_NE(out.status.message().find(c.file), std::string::npos) << out.status.message();
     EXPECT_NE(out.status.message().find(c.expected), std::string::npos) << out.status.message();
@@ -335,18 +323,18 @@ TEST_F(Damaged, ErrorsNameFileAndTensor) {
 
 TEST_F(Damaged, HashConstantsAreChecked) {
   replace("engram_released.json", "\"76632096046245\"", "\"7663209604624x\"");
-  Outcome out = verify(dir_, sound());
+  Outcome out = check_kernels(dir_, sound());
   ASSERT_FALSE(out.status.ok());
   EXPECT_NE(out.status.message().find("engram_released.json: field 'multipliers'"), std::string::npos)
       << out.status.message();
   std::filesystem::remove(dir_ + "/engram_released.json");
-  out = verify(dir_, sound());
+  out = check_kernels(dir_, sound());
   ASSERT_FALSE(out.status.ok());
   EXPECT_NE(out.status.message().find("engram_released.json"), std::string::npos) << out.status.message();
 }
 
 TEST_F(Damaged, NoSuchDirectory) {
-  const Outcome out = verify(dir_ + "/none", sound());
+  const Outcome out = check_kernels(dir_ + "/none", sound());
   ASSERT_FALSE(out.status.ok());
   EXPECT_EQ(out.status.code(), Code::not_found);
 }

@@ -11,6 +11,7 @@
 #include <set>
 #include <sstream>
 
+#include "outcome.h"
 #include "text/json.h"
 #include "verify/golden_data.h"
 #include "verify/verify.h"
@@ -18,26 +19,11 @@
 namespace deepinfer {
 namespace {
 
-const std::string kSmall = DI_SOURCE_DIR "/tests/golden/";
+const std::string kGoldenModels = DI_SOURCE_DIR "/tests/golden/";
 const std::string kShared = DI_SOURCE_DIR "/../shared/golden/";
 
-struct Outcome {
-  Status status;
-  size_t cases = 0, checks = 0, failed = 0;
-  std::string text;  // JSON rows
-};
-
-Outcome verify(const std::string& dir, const std::string& only = "", VerifyModelOptions model = {"", 2}) {
-  Outcome out;
-  ReporterOptions options;
-  options.json = true;
-  options.keep_going = true;
-  options.only = only;
-  options.write = [&](std::string_view line) { out.text += line; };
-  Reporter reporter(options);
-  out.status = verify_model(dir, model, reporter);
-  out.cases = reporter.cases(), out.checks = reporter.checks(), out.failed = reporter.failed();
-  return out;
+Outcome check_model(const std::string& dir, const std::string& only = "", VerifyModelOptions model = {"", 2}) {
+  return outcome_of([&](Reporter& reporter) { return verify_model(dir, model, reporter); }, only, true);
 }
 
 std::string failures(const Outcome& out) {
@@ -62,7 +48,7 @@ std::set<std::string> levels_of(const Outcome& out) {
 }
 
 TEST(VerifyModel, SmallNanoPassesAtEveryLevel) {
-  const Outcome out = verify(kSmall + "nano");
+  const Outcome out = check_model(kGoldenModels + "nano");
   EXPECT_TRUE(out.status.ok() && out.failed == 0) << failures(out);
   EXPECT_EQ(out.cases, 11u);
   EXPECT_GT(out.checks, 250u);
@@ -71,7 +57,7 @@ TEST(VerifyModel, SmallNanoPassesAtEveryLevel) {
 }
 
 TEST(VerifyModel, SmallOddPassesAtEveryLevelItHas) {
-  const Outcome out = verify(kSmall + "odd");
+  const Outcome out = check_model(kGoldenModels + "odd");
   EXPECT_TRUE(out.status.ok() && out.failed == 0) << failures(out);
   const std::set<std::string> all = {"1", "3", "4", "5", "6", "7", "8", "9", "10a", "10b"};
   EXPECT_EQ(levels_of(out), all);
@@ -80,7 +66,7 @@ TEST(VerifyModel, SmallOddPassesAtEveryLevelItHas) {
 TEST(VerifyModel, SharedNanoAndOddPass) {
   if (!std::filesystem::exists(kShared)) GTEST_SKIP() << kShared << " is not there";
   for (const char* name : {"nano", "odd"}) {
-    const Outcome out = verify(kShared + name);
+    const Outcome out = check_model(kShared + name);
     EXPECT_TRUE(out.status.ok() && out.failed == 0) << failures(out);
     EXPECT_GT(out.checks, 350u);
   }
@@ -88,7 +74,7 @@ TEST(VerifyModel, SharedNanoAndOddPass) {
 
 TEST(VerifyModelFull, SharedWidePasses) {
   if (!std::filesystem::exists(kShared)) GTEST_SKIP() << kShared << " is not there";
-  const Outcome out = verify(kShared + "wide", "", {"", 0});
+  const Outcome out = check_model(kShared + "wide", "", {"", 0});
   EXPECT_TRUE(out.status.ok() && out.failed == 0) << failures(out);
   EXPECT_GT(out.checks, 80u);
 }
@@ -97,7 +83,8 @@ TEST(VerifyModelFull, SharedWidePasses) {
 // worst of equal values was found may change.)
 TEST(VerifyModel, StepsOfOtherSizesMeasureTheSame) {
   const auto values = [](const char* only, VerifyModelOptions options) {
-    return std::regex_replace(verify(kSmall + "nano", only, options).text, std::regex(",\"at\":\"[^\"]*\""), "");
+    return std::regex_replace(check_model(kGoldenModels + "nano", only, options).text, std::regex(",\"at\":\"[^\"]*\""),
+                              "");
   };
   for (const char* only : {"prefill_33", "replay_33", "decode_*"}) {
     const std::string whole = values(only, {"", 2, 512}), cut = values(only, {"", 1, 7});
@@ -107,10 +94,10 @@ TEST(VerifyModel, StepsOfOtherSizesMeasureTheSame) {
 }
 
 TEST(VerifyModel, OnlyTakesNamesWithAndWithoutTheDirectory) {
-  EXPECT_EQ(verify(kSmall + "nano", "prefill_3").cases, 1u);
-  EXPECT_EQ(verify(kSmall + "nano", "nano/prefill_3").cases, 1u);
-  EXPECT_EQ(verify(kSmall + "nano", "weights").cases, 1u);
-  EXPECT_EQ(verify(kSmall + "nano", "odd/*").cases, 0u);
+  EXPECT_EQ(check_model(kGoldenModels + "nano", "prefill_3").cases, 1u);
+  EXPECT_EQ(check_model(kGoldenModels + "nano", "nano/prefill_3").cases, 1u);
+  EXPECT_EQ(check_model(kGoldenModels + "nano", "weights").cases, 1u);
+  EXPECT_EQ(check_model(kGoldenModels + "nano", "odd/*").cases, 0u);
 }
 
 // ------------------------------------------------------------------------------------------------------------ damaged data
@@ -132,7 +119,7 @@ class Copy {
  public:
   Copy() : dir_(testing::TempDir() + "/di_verify_model_" + std::to_string(::getpid())) {
     std::filesystem::remove_all(dir_);
-    std::filesystem::copy(kSmall + "nano", dir_);
+    std::filesystem::copy(kGoldenModels + "nano", dir_);
   }
   ~Copy() {
     std::error_code ignored;
@@ -168,7 +155,7 @@ class Copy {
 };
 
 void expect_failed_row(const Copy& copy, const std::string& only, const std::string& said) {
-  const Outcome out = verify(copy.dir(), only);
+  const Outcome out = check_model(copy.dir(), only);
   EXPECT_TRUE(out.status.ok()) << out.status.message();
   EXPECT_GT(out.failed, 0u);
   EXPECT_NE(failures(out).find(said), std::string::npos) << failures(out);
@@ -283,7 +270,7 @@ TEST(VerifyModelDamaged, AnIndexThatCannotBeReadIsAnError) {
   for (const auto& [from, to] : changes) {
     const Copy copy;
     copy.replace("index.json", from, to);
-    const Outcome out = verify(copy.dir(), "prefill_1");
+    const Outcome out = check_model(copy.dir(), "prefill_1");
     EXPECT_FALSE(out.status.ok()) << to;
     EXPECT_NE(out.status.message().find("index.json"), std::string::npos) << out.status.message();
   }
@@ -292,7 +279,7 @@ TEST(VerifyModelDamaged, AnIndexThatCannotBeReadIsAnError) {
 // Bytes changed anywhere: rows fail or hold, nothing crashes (the sanitizer build runs this too).
 TEST(VerifyModelDamaged, FlippedBytesNeverCrash) {
   uint64_t random = 0x9E3779B97F4A7C15u;
-  const std::string sound = read_bytes(kSmall + "nano/prefill_3.safetensors");
+  const std::string sound = read_bytes(kGoldenModels + "nano/prefill_3.safetensors");
   const Copy copy;
   for (int round = 0; round < 40; ++round) {
     std::string bytes = sound;
@@ -303,7 +290,7 @@ TEST(VerifyModelDamaged, FlippedBytesNeverCrash) {
       bytes[(random >> 33) % range] ^= static_cast<char>(1 << (random >> 60) % 8);
     }
     write_bytes(copy / "prefill_3.safetensors", bytes);
-    EXPECT_TRUE(verify(copy.dir(), "prefill_3").status.ok());
+    EXPECT_TRUE(check_model(copy.dir(), "prefill_3").status.ok());
   }
 }
 
@@ -339,7 +326,7 @@ TEST(VerifyDirectory, KindsAreKnownOrRefusedByName) {
 }
 
 TEST(VerifyDirectory, RowsNameTheDirectory) {
-  const Outcome out = dispatch(kSmall + "kernels");
+  const Outcome out = dispatch(kGoldenModels + "kernels");
   EXPECT_TRUE(out.status.ok()) << out.status.message();
   EXPECT_NE(out.text.find("\"golden\":\"kernels\""), std::string::npos);
 }

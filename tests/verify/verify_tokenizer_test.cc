@@ -10,74 +10,56 @@
 #include <nlohmann/json.hpp>
 
 #include "base/file.h"
+#include "outcome.h"
 
 namespace deepinfer {
 namespace {
 
 namespace fs = std::filesystem;
 
-const std::string kSmall = DI_SOURCE_DIR "/tests/golden/tokenizer";
-const std::string kFull = DI_SOURCE_DIR "/../shared/golden/tokenizer";
+const std::string kGoldenTokenizer = DI_SOURCE_DIR "/tests/golden/tokenizer";
+const std::string kSharedTokenizer = DI_SOURCE_DIR "/../shared/golden/tokenizer";
 const std::string kTiny = DI_SOURCE_DIR "/models/deepseek-v4.1-tiny/tokenizer.json";
 
 // The released tokenizer.json, rebuilt for this test process; empty, with the script's reason printed, where that
 // cannot be.
 std::string v41_path() {
   const std::string path = testing::TempDir() + "/di_v41_" + std::to_string(getpid()) + ".json";
-  const std::string command = "python3 '" + kSmall + "/v41_tokenizer.py' '" + path + "'";
+  const std::string command = "python3 '" + kGoldenTokenizer + "/v41_tokenizer.py' '" + path + "'";
   return std::system(command.c_str()) == 0 ? path : "";
 }
 
-struct Outcome {
-  Status status;
-  size_t cases = 0, checks = 0, failed = 0, skipped = 0;
-  std::string printed;
-};
-
-Outcome verify(const std::string& dir, const std::string& tiny, const std::string& v41, std::string only = {},
-               bool keep_going = true) {
-  Outcome outcome;
-  ReporterOptions options;
-  options.json = true;
-  options.keep_going = keep_going;
-  options.only = std::move(only);
-  options.write = [&outcome](std::string_view text) {
-    if (text.find("\"ok\":true") == text.npos) outcome.printed += text;
-  };
-  Reporter reporter(options);
-  outcome.status = verify_tokenizer(dir, tiny, v41, reporter);
-  outcome.cases = reporter.cases();
-  outcome.checks = reporter.checks();
-  outcome.failed = reporter.failed();
-  outcome.skipped = reporter.skipped();
-  return outcome;
+Outcome check_tokenizer(const std::string& dir, const std::string& tiny, const std::string& v41,
+                        const std::string& only = {}, bool keep_going = true) {
+  return outcome_of([&](Reporter& reporter) { return verify_tokenizer(dir, tiny, v41, reporter); }, only, keep_going);
 }
 
 void expect_all_right(const Outcome& outcome, size_t cases) {
   EXPECT_TRUE(outcome.status.ok()) << outcome.status.message();
-  EXPECT_EQ(outcome.failed, 0u) << outcome.printed;
+  EXPECT_EQ(outcome.failed, 0u) << outcome.text;
   EXPECT_EQ(outcome.cases, cases);
 }
 
 TEST(VerifyTokenizer, BundledTokenizer) {
-  const Outcome outcome = verify(kSmall, kTiny, "");
+  const Outcome outcome = check_tokenizer(kGoldenTokenizer, kTiny, "");
   expect_all_right(outcome, 601 + 4);
   EXPECT_EQ(outcome.skipped, 1u);
-  EXPECT_NE(outcome.printed.find("no file of the released tokenizer was given"), std::string::npos);
+  EXPECT_NE(outcome.text.find("no file of the released tokenizer was given"), std::string::npos);
 }
 
 TEST(VerifyTokenizer, ReleasedTokenizer) {
   const std::string v41 = v41_path();
   if (v41.empty()) GTEST_SKIP() << "the released tokenizer could not be rebuilt; the line above says why";
-  expect_all_right(verify(kSmall, kTiny, v41, "v41/*"), 376 + 4);
+  expect_all_right(check_tokenizer(kGoldenTokenizer, kTiny, v41, "v41/*"), 376 + 4);
   fs::remove(v41);
 }
 
 TEST(VerifyTokenizerFull, BothTokenizers) {
-  if (!fs::exists(kFull)) GTEST_SKIP() << kFull << " does not exist; the part in tests/golden was checked";
+  if (!fs::exists(kSharedTokenizer))
+    GTEST_SKIP() << kSharedTokenizer << " does not exist; the part in tests/golden was checked";
   const std::string v41 = v41_path();
   if (v41.empty()) std::printf("SKIPPED: the released tokenizer's cases; the line above says why\n");
-  expect_all_right(verify(kFull, kTiny, v41), v41.empty() ? 1554 + 4 : 1554 + 4 + 1692 + 4);
+  expect_all_right(check_tokenizer(kSharedTokenizer, kTiny, v41), v41.empty() ? 1554 + 4 : 1554 + 4 + 1692 + 4);
   if (!v41.empty()) fs::remove(v41);
 }
 
@@ -87,9 +69,9 @@ TEST(VerifyTokenizer, FindsWrongTokenizers) {
   const std::string path = testing::TempDir() + "/di_wrong_" + std::to_string(getpid()) + ".json";
   const auto failures = [&](const nlohmann::json& json, const std::string& only) {
     EXPECT_TRUE(write_file_atomic(path, json.dump()).ok());
-    const Outcome outcome = verify(kSmall, path, "", only);
+    const Outcome outcome = check_tokenizer(kGoldenTokenizer, path, "", only);
     EXPECT_TRUE(outcome.status.ok()) << outcome.status.message();
-    return outcome.printed;
+    return outcome.text;
   };
   nlohmann::json ranks = good;  // the first merges in the opposite order
   std::reverse(ranks["model"]["merges"].begin(), ranks["model"]["merges"].begin() + 40);
@@ -120,16 +102,16 @@ TEST(VerifyTokenizer, StopsAtTheFirstDifferenceAndSelectsByName) {
   nlohmann::json ids = good;
   std::swap(ids["model"]["vocab"]["a"], ids["model"]["vocab"]["b"]);
   ASSERT_TRUE(write_file_atomic(path, ids.dump()).ok());
-  const Outcome first = verify(kSmall, path, "", {}, false);
+  const Outcome first = check_tokenizer(kGoldenTokenizer, path, "", {}, false);
   EXPECT_GT(first.failed, 0u);
   EXPECT_LT(first.cases, 100u);
   fs::remove(path);
 
-  EXPECT_EQ(verify(kSmall, kTiny, "", "engram-map").cases, 1u);
-  EXPECT_EQ(verify(kSmall, kTiny, "", "tiny/sweeps/vocabulary").cases, 1u);
-  EXPECT_EQ(verify(kSmall, kTiny, "", "engram-map").skipped, 1u);  // of v41
-  EXPECT_EQ(verify(kSmall, kTiny, "", "tiny/ascii/*").skipped, 0u);
-  EXPECT_EQ(verify(kSmall, kTiny, "", "v41/*").cases, 0u);
+  EXPECT_EQ(check_tokenizer(kGoldenTokenizer, kTiny, "", "engram-map").cases, 1u);
+  EXPECT_EQ(check_tokenizer(kGoldenTokenizer, kTiny, "", "tiny/sweeps/vocabulary").cases, 1u);
+  EXPECT_EQ(check_tokenizer(kGoldenTokenizer, kTiny, "", "engram-map").skipped, 1u);  // of v41
+  EXPECT_EQ(check_tokenizer(kGoldenTokenizer, kTiny, "", "tiny/ascii/*").skipped, 0u);
+  EXPECT_EQ(check_tokenizer(kGoldenTokenizer, kTiny, "", "v41/*").cases, 0u);
 }
 
 // Golden files that are damaged are errors with a place, not crashes and not passes.
@@ -144,7 +126,7 @@ TEST(VerifyTokenizer, DamagedGoldenFiles) {
       if (content.empty()) continue;
       EXPECT_TRUE(write_file_atomic(dir + file, content).ok());
     }
-    return verify(dir, kTiny, "").status.message();
+    return check_tokenizer(dir, kTiny, "").status.message();
   };
   const std::string good = R"({"name":"x/1","text":"a","ids":[67],"ids_plain":[67],"pieces":[1]})";
   EXPECT_EQ(message(good + "\n"), "");
