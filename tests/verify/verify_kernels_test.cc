@@ -252,7 +252,8 @@ TEST_P(VerifyKernelsFault, IsCaught) {
   bool named = false;
   std::istringstream lines(out.text);
   for (std::string line; std::getline(lines, line);) {
-    named |= line.starts_with(std::string(GetParam().expected_case) + " ") && line.find("FAILED") != std::string::npos;
+    named |= line.starts_with("{\"case\":\"" + std::string(GetParam().expected_case) + "\"") &&
+             line.find("\"ok\":false") != std::string::npos;
   }
   EXPECT_TRUE(named) << out.text;
 }
