@@ -3,6 +3,7 @@
 #include <filesystem>
 #include <functional>
 
+#include "base/file.h"
 #include "base/threads.h"
 #include "verify/kernel_vectors.h"
 
@@ -27,10 +28,18 @@ Status verify_kernels(const std::string& dir, const Kernels& kernels, Context& c
       {"small_ops", check_small_ops},
   };
   if (!std::filesystem::is_directory(dir)) return error(Code::not_found, "{}: is not a directory", dir);
+  // A set may hold fewer files than there are kinds of checks, but all of those that its index lists.
+  const std::string index = dir + "/index.json";
+  std::string listed;
+  if (std::filesystem::exists(index)) {
+    DI_ASSIGN_OR_RETURN(listed, read_file(index));
+  }
   const KernelFloatMode mode;
   for (const auto& [stem, check] : files) {
     if (!std::filesystem::exists(dir + "/" + stem + ".safetensors")) {
-      if (reporter.wants(stem)) reporter.skip(stem, fmt::format("{} has no {}.safetensors", dir, stem));
+      const std::string name = std::string(stem) + ".safetensors";
+      if (listed.find('"' + name + '"') != listed.npos) return invalid("{}: lists {}, which is not there", index, name);
+      if (reporter.wants(stem)) reporter.skip(stem, fmt::format("{} has no {}", dir, name));
       continue;
     }
     DI_ASSIGN_OR_RETURN(const VectorFile file, VectorFile::open(dir, stem));

@@ -298,12 +298,20 @@ class Damaged : public testing::Test {
   std::string dir_;
 };
 
-TEST_F(Damaged, MissingFilesAreSkippedByName) {
+TEST_F(Damaged, AMissingFileThatTheIndexListsIsAnError) {
   std::filesystem::remove(dir_ + "/gate.safetensors");
+  const Outcome out = check_kernels(dir_, sound());
+  ASSERT_FALSE(out.status.ok());
+  EXPECT_NE(out.status.message().find("index.json: lists gate.safetensors"), std::string::npos) << out.status.message();
+}
+
+TEST_F(Damaged, FilesThatNoIndexListsAreSkippedByName) {
+  std::filesystem::remove(dir_ + "/gate.safetensors");
+  std::filesystem::remove(dir_ + "/index.json");
   const Outcome out = check_kernels(dir_, sound());
   EXPECT_TRUE(out.status.ok()) << out.status.message();
   EXPECT_EQ(out.failed, 0u);
-  EXPECT_NE(out.text.find("skipped gate"), std::string::npos) << out.text;
+  EXPECT_NE(out.text.find("no gate.safetensors"), std::string::npos) << out.text;
 }
 
 TEST_F(Damaged, ErrorsNameFileAndTensor) {
