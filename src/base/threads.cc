@@ -40,6 +40,10 @@ KernelFloatMode::~KernelFloatMode() {
 #endif
 }
 
+int machine_threads() { return static_cast<int>(std::max(1u, std::thread::hardware_concurrency())); }
+
+int max_threads() { return std::max(16, 4 * machine_threads()); }
+
 ThreadPool::ThreadPool(int threads) {
   workers_.reserve(static_cast<size_t>(threads > 0 ? threads - 1 : 0));
   try {

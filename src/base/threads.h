@@ -28,6 +28,11 @@ class KernelFloatMode {
   uint32_t saved_;
 };
 
+// How many threads the machine runs at once; at least 1. What an option of 0 threads means.
+int machine_threads();
+// The most that an option may ask for: more of them than cores only wait for each other.
+int max_threads();
+
 class ThreadPool {
  public:
   // `threads` >= 1 counts the caller; 1 starts none. Fewer are started if the system refuses more.

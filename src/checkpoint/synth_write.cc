@@ -344,6 +344,13 @@ Result<SynthSummary> synthesize(const ModelConfig& original, const SynthOptions&
   DI_ASSIGN_OR_RETURN(const Plan plan, make_plan(config, options));
   DI_ASSIGN_OR_RETURN(const std::vector<fs::path> earlier, prepare_directory(options));
   const fs::path dir(options.out_dir);
+  // A full disk harms more than this run, so it is refused before the first byte.
+  std::error_code unknown;
+  const fs::space_info space = fs::space(dir, unknown);
+  if (!unknown && space.available < static_cast<uint64_t>(plan.total_bytes)) {
+    return error(Code::io_error, "{}: the checkpoint takes {} bytes, {} are free there", options.out_dir,
+                 plan.total_bytes, space.available);
+  }
   std::vector<OutputFile> files;
   files.reserve(plan.shards.size() + 3);
   for (const Shard& shard : plan.shards) {

@@ -7,6 +7,8 @@
 #include <charconv>
 #include <filesystem>
 
+#include "base/threads.h"
+
 extern char** environ;
 
 namespace deepinfer {
@@ -97,7 +99,7 @@ void add_global_options(CLI::App& command, Globals& globals) {
       ->check(CLI::IsMember({"cpu", "cuda"}))
       ->capture_default_str();
   command.add_option("--threads", globals.threads, "threads, 0 = one per core")
-      ->check(CLI::Range(0, 4096))
+      ->check(CLI::Range(0, max_threads()))
       ->capture_default_str();
   command.add_option("--seed", globals.seed, "seed of the random numbers")
       ->check(CLI::Range(uint64_t{0}, (uint64_t{1} << 63) - 1));

@@ -4,8 +4,8 @@
 #include <chrono>
 #include <cstdio>
 #include <filesystem>
-#include <thread>
 
+#include "base/threads.h"
 #include "checkpoint/synth.h"
 
 namespace deepinfer {
@@ -46,8 +46,7 @@ int run_synth(const SynthCliOptions& options) {
   synth.overwrite = options.overwrite;
   synth.shards = options.shards;
   synth.max_shard_bytes = options.max_shard_bytes;
-  synth.threads =
-      options.threads > 0 ? options.threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  synth.threads = options.threads > 0 ? options.threads : machine_threads();
   const auto start = std::chrono::steady_clock::now();
   const auto seconds = [&start] {
     return std::chrono::duration<double>(std::chrono::steady_clock::now() - start).count();

@@ -4,6 +4,7 @@
 #include <chrono>
 #include <deque>
 
+#include "base/threads.h"
 #include "deepinfer/chat_format.h"
 #include "engine/generation.h"
 #include "engine/model_dir.h"
@@ -59,8 +60,8 @@ Result<Engine> Engine::open(const ModelOptions& model, const EngineOptions& opti
     return invalid("max_batch: {}, accepted are 1 to {}", options.max_batch, kMaxBatch);
   if (options.prefill_chunk < 1 || options.prefill_chunk > kMaxChunk)
     return invalid("prefill_chunk: {}, accepted are 1 to {}", options.prefill_chunk, kMaxChunk);
-  if (model.threads < 0 || model.threads > 4096)
-    return invalid("threads: {}, accepted are 0 (one per core) to 4096", model.threads);
+  if (model.threads < 0 || model.threads > max_threads())
+    return invalid("threads: {}, accepted are 0 (one per core) to {}", model.threads, max_threads());
   auto impl = std::make_unique<Impl>();
   impl->options = options;
   DI_ASSIGN_OR_RETURN(Checkpoint opened, Checkpoint::open(model.model_dir));

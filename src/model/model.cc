@@ -53,7 +53,7 @@ Result<std::unique_ptr<Model>> Model::load(std::shared_ptr<const Checkpoint> che
   const ModelConfig& c = checkpoint->config();
   ModelLimits& o = model->limits_;
   o = options;
-  if (o.threads <= 0) o.threads = static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+  if (o.threads <= 0) o.threads = machine_threads();
   if (o.threads > kMaxThreads)
     return invalid("threads: {}, accepted are 0 (one per core) to {}", o.threads, kMaxThreads);
   if (o.max_step_tokens < 1 || o.max_step_tokens > kMaxStep)

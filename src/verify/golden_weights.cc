@@ -4,10 +4,10 @@
 
 #include <cstring>
 #include <filesystem>
-#include <thread>
 
 #include "base/file.h"
 #include "base/sha256.h"
+#include "base/threads.h"
 #include "checkpoint/synth.h"
 #include "checkpoint/token_map.h"
 #include "text/json.h"
@@ -156,7 +156,7 @@ Result<GoldenWeights> GoldenWeights::make(const std::string& dir, const GoldenIn
     synth.config_name = index.config_name;
     synth.seed = index.seed;
     synth.out_dir = source = weights.temporary_ + "/checkpoint";
-    synth.threads = threads > 0 ? threads : static_cast<int>(std::max(1u, std::thread::hardware_concurrency()));
+    synth.threads = threads > 0 ? threads : machine_threads();
     const Result<SynthSummary> made = synthesize(config, synth);
     if (!made.ok()) return made.status();
   }

@@ -31,8 +31,7 @@ Status kernels(const std::string& dir, const VerifyOptions& options, Reporter& r
   if (!options.instruction_set.empty()) {
     DI_ASSIGN_OR_RETURN(table, cpu_kernels_named(options.instruction_set));
   }
-  ThreadPool pool(options.threads > 0 ? options.threads
-                                      : static_cast<int>(std::max(1u, std::thread::hardware_concurrency())));
+  ThreadPool pool(options.threads > 0 ? options.threads : machine_threads());
   const int64_t scratch = kVerifyKernelsThreadBytes * pool.threads();
   const auto memory =
       std::make_unique_for_overwrite<std::byte[]>(static_cast<size_t>(kVerifyKernelsArenaBytes + scratch + 64));
