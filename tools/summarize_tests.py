@@ -6,12 +6,12 @@ import xml.etree.ElementTree as ET
 
 
 def reason(output):
-    """The line after GoogleTest's "Skipped", or a line beginning with SKIPPED that a script printed."""
+    """The line after GoogleTest's "Skipped", or a line "skipped: reason" of a script."""
     lines = [line.strip() for line in output.splitlines()]
     for i, line in enumerate(lines):
         if re.search(r":\d+: Skipped$", line):
             return " ".join(x for x in lines[i + 1:i + 3] if x and not x.startswith("["))
-        if line.startswith("SKIPPED"):
+        if line.lower().startswith("skipped:"):
             return line
     return "no reason printed"
 
