@@ -1,6 +1,7 @@
 #include "verify/verify_chat.h"
 
 #include <gtest/gtest.h>
+#include <unistd.h>
 
 #include <filesystem>
 
@@ -16,9 +17,9 @@ Outcome check_chat(const std::string& dir, bool keep_going = true, const std::st
   return outcome_of([&](Reporter& reporter) { return verify_chat(dir, reporter); }, only, keep_going);
 }
 
-// A golden directory of its own with these cases.
+// A golden directory of this process's own with these cases: tests run beside each other.
 std::string directory(const std::string& cases) {
-  const std::string dir = testing::TempDir() + "/di_verify_chat";
+  const std::string dir = testing::TempDir() + "/di_verify_chat_" + std::to_string(::getpid());
   std::filesystem::create_directories(dir);
   EXPECT_TRUE(write_file_atomic(dir + "/golden.json", R"({"kind":"chat","version":1,"files":["cases.jsonl"]})").ok());
   EXPECT_TRUE(write_file_atomic(dir + "/cases.jsonl", cases).ok());
@@ -65,7 +66,7 @@ TEST(VerifyChat, WrongBytesAndRangesAreFound) {
 
 TEST(VerifyChat, DamagedFilesAreErrorsThatNameThePlace) {
   const auto message = [](const std::string& cases) { return check_chat(directory(cases)).status.message(); };
-  const std::string path = testing::TempDir() + "/di_verify_chat/cases.jsonl";
+  const std::string path = testing::TempDir() + "/di_verify_chat_" + std::to_string(::getpid()) + "/cases.jsonl";
   EXPECT_EQ(message("{\"kind\":\"encode\""), path + ":1: JSON: byte 16: the text ends where ',' or '}' is expected");
   EXPECT_EQ(message("{\"kind\":\"sing\"}"), path + ":1: kind: 'sing'; accepted are encode, parse");
   EXPECT_EQ(message("{\"kind\":\"encode\"}"), path + ":1: prompt: a string is expected");
